@@ -11,13 +11,13 @@ use std::error::Error;
 use std::path::Path;
 
 use longhaul_agent::store::{AttemptEnd, Holder};
-use longhaul_agent::{JobRequest, Store};
-use longhaul_jobs::{End, Event, Limits};
+use longhaul_agent::{JobRequest, JobStore};
+use longhaul_jobs::{AttemptResult, JobEvent, JobLimits};
 use serde_json::{Value, json};
 
 /// Number of jobs that are submitted, claimed and ended together. With each claim, the store
 /// computes the users' recent usage.
-const TOGETHER: usize = 200;
+const BATCH_JOBS: usize = 200;
 /// Lease of the jobs, in milliseconds, long enough to end them.
 const LEASE: i64 = 600_000;
 const HOLDER: Holder<'_> = Holder {
@@ -34,26 +34,28 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let jobs: usize = jobs.parse()?;
     let done = attempt(Path::new(report))?;
     let failed = attempt(Path::new(failure))?;
-    let store = Store::sqlite(Path::new(file)).await?;
-    let limits = Limits {
-        in_all: TOGETHER,
-        per_place: TOGETHER,
+    let store = JobStore::sqlite(Path::new(file)).await?;
+    let limits = JobLimits {
+        in_all: BATCH_JOBS,
+        per_place: BATCH_JOBS,
         per_user: None,
     };
     let numbers: Vec<usize> = (0..jobs).collect();
-    for together in numbers.chunks(TOGETHER) {
+    for together in numbers.chunks(BATCH_JOBS) {
         for &number in together {
             let (job, _) = store.submit(owner, &request(number)?, None, None).await?;
             if number % 50 == 49 || number % 50 == 24 {
-                store.ask(job.id, Event::Cancel).await?;
+                store.apply_event(job.id, JobEvent::Cancel).await?;
             }
         }
-        for kept in store.claim(HOLDER, TOGETHER, &limits, LEASE).await? {
+        for kept in store.claim(HOLDER, BATCH_JOBS, &limits, LEASE).await? {
             let (end, with) = match kept.job.id % 10 {
-                0 => (End::Failed, &failed),
-                _ => (End::Done, &done),
+                0 => (AttemptResult::Failed, &failed),
+                _ => (AttemptResult::Done, &done),
             };
-            store.ended(kept.job.id, kept.life.fence, end, with).await?;
+            store
+                .end_attempt(kept.job.id, kept.life.fence, end, with)
+                .await?;
         }
     }
     let counts = store.counts().await?;

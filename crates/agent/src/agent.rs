@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_jobs::{End, Event, Limits, Wish};
+use longhaul_jobs::{AttemptResult, JobEvent, JobLimits, StopWish};
 use longhaul_proto::SigningKey;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
-pub use crate::attempt::Program;
-use crate::attempt::{self, Ended};
+pub use crate::attempt::CopyProgram;
+use crate::attempt::{self, FinishedAttempt};
 use crate::http::Asset;
 use crate::model::{Job, JobParts, JobRequest, Progress, shown_moment};
 use crate::notice;
 use crate::places::{Browse, Place};
-use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
+use crate::store::{AttemptEnd, Holder, JobStore, LostAgents, PartsStatus, StoreError, StoredJob};
 
 /// Duration of a job's lease. It bounds how long a job is stuck when its agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
@@ -31,7 +31,7 @@ pub const LEASE: Duration = Duration::from_secs(20);
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 /// Time without a successful renewal after which an agent stops a job. The copy then has five
 /// seconds to end before another agent can claim the job.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+const STOP_UNRENEWED_AFTER: Duration = Duration::from_secs(15);
 /// Interval between checks of a store that others share.
 const SHARED_INTERVAL: Duration = Duration::from_secs(1);
 /// Wait before a store that did not answer is asked again.
@@ -43,16 +43,16 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Settings of an agent.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct AgentSettings {
     /// Display name of the agent.
     pub name: String,
     /// Identity of the agent among those of the same name, which survives restarts.
     pub instance: String,
     /// Program that copies.
-    pub program: Program,
+    pub program: CopyProgram,
     /// Maximum numbers of running jobs: `in_all` for this agent, the others for all agents that
     /// share the store.
-    pub limits: Limits,
+    pub limits: JobLimits,
     /// Time for which ended jobs are kept.
     pub history: Duration,
     /// Places that always exist.
@@ -72,13 +72,13 @@ pub struct Settings {
 /// Agent: its store, settings, and running jobs. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Agent {
-    shared: Arc<Shared>,
+    shared: Arc<AgentState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    store: Store,
-    settings: Settings,
+struct AgentState {
+    store: JobStore,
+    settings: AgentSettings,
     /// Wakes the scheduling loop.
     wake: Notify,
     /// Wakes the sender of notices.
@@ -91,7 +91,7 @@ struct Shared {
 
 /// Running attempt of a job.
 #[derive(Debug)]
-struct Held {
+struct RunningAttempt {
     fence: i64,
     stop: watch::Sender<bool>,
     progress: watch::Receiver<Option<Progress>>,
@@ -100,13 +100,13 @@ struct Held {
 
 /// State of the scheduling loop.
 #[derive(Default)]
-struct Work {
-    attempts: JoinSet<Ended>,
+struct SchedulerState {
+    attempts: JoinSet<FinishedAttempt>,
     /// Jobs by the task that runs them.
     tasks: BTreeMap<Id, i64>,
-    held: BTreeMap<i64, Held>,
+    held: BTreeMap<i64, RunningAttempt>,
     /// Ends of attempts that are not stored yet: job, fence and result.
-    unreported: Vec<(i64, i64, Ended)>,
+    unreported: Vec<(i64, i64, FinishedAttempt)>,
     /// `None` while nothing runs here.
     next_renewal: Option<Instant>,
     next_due: Option<Instant>,
@@ -115,9 +115,9 @@ struct Work {
 
 impl Agent {
     /// Creates an agent that keeps its jobs in `store`. It is idle until [`Self::run`].
-    pub fn new(store: Store, settings: Settings) -> Self {
+    pub fn new(store: JobStore, settings: AgentSettings) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(AgentState {
                 store,
                 settings,
                 wake: Notify::new(),
@@ -129,12 +129,12 @@ impl Agent {
     }
 
     /// Returns the store.
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &JobStore {
         &self.shared.store
     }
 
     /// Returns the settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &AgentSettings {
         &self.shared.settings
     }
 
@@ -157,27 +157,27 @@ impl Agent {
     ) -> Result<(Job, bool), StoreError> {
         let (job, is_new) = self.shared.store.submit(user, request, due, key).await?;
         self.changed();
-        Ok((self.shown(job).await?, is_new))
+        Ok((self.describe_job(job).await?, is_new))
     }
 
     /// Applies a user's request to a job.
     ///
     /// # Errors
     /// See [`Store::ask`].
-    pub async fn ask(&self, id: i64, event: Event) -> Result<Job, StoreError> {
-        let job = self.shared.store.ask(id, event).await?;
+    pub async fn apply_event(&self, id: i64, event: JobEvent) -> Result<Job, StoreError> {
+        let job = self.shared.store.apply_event(id, event).await?;
         self.changed();
-        self.on_end(&job);
-        self.shown(job).await
+        self.handle_end(&job);
+        self.describe_job(job).await
     }
 
     /// Adds a job's current progress, if it runs here, and the state of its parts, if it is split.
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn shown(&self, job: Job) -> Result<Job, StoreError> {
+    pub async fn describe_job(&self, job: Job) -> Result<Job, StoreError> {
         let id = job.id;
-        let shown = self.all_shown(vec![job]).await?.pop();
+        let shown = self.describe_jobs(vec![job]).await?.pop();
         shown.ok_or(StoreError::Missing(id))
     }
 
@@ -185,7 +185,7 @@ impl Agent {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn all_shown(&self, jobs: Vec<Job>) -> Result<Vec<Job>, StoreError> {
+    pub async fn describe_jobs(&self, jobs: Vec<Job>) -> Result<Vec<Job>, StoreError> {
         let split = jobs
             .iter()
             .filter(|job| job.request.split.is_some() && job.part.is_none());
@@ -207,15 +207,15 @@ impl Agent {
         let parts = self.shared.store.parts_of(&split).await?;
         let progress = parts
             .iter()
-            .map(|parts| (parts.job, parts.counts, self.sum(parts)));
+            .map(|parts| (parts.job, parts.counts, self.sum_parts(parts)));
         Ok(progress.collect())
     }
 
-    fn with_parts(&self, job: Job, parts: &PartsOf) -> Job {
+    fn with_parts(&self, job: Job, parts: &PartsStatus) -> Job {
         let mut job = self.with_progress(job);
         // Once the job itself has run, its own progress counts.
         if job.progress.is_none() || !parts.counts.have_ended() {
-            job.progress = (!parts.progress.is_empty()).then(|| self.sum(parts));
+            job.progress = (!parts.progress.is_empty()).then(|| self.sum_parts(parts));
         }
         let started = parts.started.map(shown_moment);
         job.started = started.into_iter().chain(job.started).min();
@@ -224,7 +224,7 @@ impl Agent {
     }
 
     /// Sums the progress of parts, with current values for those that run here.
-    fn sum(&self, parts: &PartsOf) -> Progress {
+    fn sum_parts(&self, parts: &PartsStatus) -> Progress {
         let here = self.progress();
         let by_now = parts.progress.iter().map(|(id, kept)| {
             let come = here.get(id).and_then(|come| come.borrow().clone());
@@ -271,7 +271,7 @@ impl Agent {
 
     /// Runs the `on_end` program of a job that has ended, and has its notice sent. The end of a
     /// part is not the end of its job.
-    fn on_end(&self, job: &Job) {
+    fn handle_end(&self, job: &Job) {
         if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
             self.shared.notices.notify_one();
         }
@@ -308,12 +308,12 @@ impl Agent {
     }
 
     async fn run_jobs(&self, mut stop: watch::Receiver<bool>) {
-        let mut work = Work::default();
+        let mut work = SchedulerState::default();
         let mut has_taken_own = false;
         loop {
             let result = async {
                 if !has_taken_own {
-                    self.take_own().await?;
+                    self.requeue_own().await?;
                     has_taken_own = true;
                 }
                 self.step(&mut work).await
@@ -325,7 +325,7 @@ impl Agent {
                     Some(Instant::now() + STORE_RETRY_INTERVAL)
                 }
             };
-            work.give_up_what_cannot_be_renewed();
+            work.stop_unrenewed();
             let wake = self.next_wake(&work, retry);
             tokio::select! {
                 Some(ended) = work.attempts.join_next_with_id() => {
@@ -342,26 +342,26 @@ impl Agent {
     }
 
     /// Queues jobs again that this agent ran when it last ended without releasing them.
-    async fn take_own(&self) -> Result<(), StoreError> {
+    async fn requeue_own(&self) -> Result<(), StoreError> {
         let gone = match self.shared.store.is_shared() {
-            true => Gone::Instance(&self.shared.settings.instance),
-            false => Gone::All,
+            true => LostAgents::Instance(&self.shared.settings.instance),
+            false => LostAgents::All,
         };
-        if self.shared.store.take_lost(&gone).await? > 0 {
+        if self.shared.store.recover_lost(&gone).await? > 0 {
             // A job that was to be cancelled has ended by this.
             self.shared.notices.notify_one();
         }
         Ok(())
     }
 
-    async fn step(&self, work: &mut Work) -> Result<(), StoreError> {
+    async fn step(&self, work: &mut SchedulerState) -> Result<(), StoreError> {
         let shared = &self.shared;
         let now = Instant::now();
         self.report_ends(work).await?;
         if work.next_renewal.is_some_and(|at| at <= now) {
             self.renew(work).await?;
         }
-        if shared.store.is_shared() && shared.store.take_lost(&Gone::Silent).await? > 0 {
+        if shared.store.is_shared() && shared.store.recover_lost(&LostAgents::Silent).await? > 0 {
             self.announce();
             shared.notices.notify_one();
         }
@@ -393,7 +393,7 @@ impl Agent {
         Ok(())
     }
 
-    fn next_wake(&self, work: &Work, retry: Option<Instant>) -> Option<Instant> {
+    fn next_wake(&self, work: &SchedulerState, retry: Option<Instant>) -> Option<Instant> {
         let shared = self
             .shared
             .store
@@ -407,7 +407,7 @@ impl Agent {
         times.into_iter().flatten().min()
     }
 
-    fn begin(&self, work: &mut Work, kept: Kept) {
+    fn begin(&self, work: &mut SchedulerState, kept: StoredJob) {
         let (id, fence) = (kept.job.id, kept.life.fence);
         let (stop, stopped) = watch::channel(false);
         let (progress, come) = watch::channel(None);
@@ -421,7 +421,7 @@ impl Agent {
         let renewed = Instant::now();
         work.held.insert(
             id,
-            Held {
+            RunningAttempt {
                 fence,
                 stop,
                 progress: come,
@@ -431,7 +431,11 @@ impl Agent {
         work.next_renewal.get_or_insert(renewed + RENEW_INTERVAL);
     }
 
-    fn attempt_ended(&self, work: &mut Work, ended: Result<(Id, Ended), tokio::task::JoinError>) {
+    fn attempt_ended(
+        &self,
+        work: &mut SchedulerState,
+        ended: Result<(Id, FinishedAttempt), tokio::task::JoinError>,
+    ) {
         let (task, ended) = match ended {
             Ok((task, ended)) => (task, ended),
             Err(error) => {
@@ -439,8 +443,8 @@ impl Agent {
                     error: Some(format!("the agent failed: {error}")),
                     ..AttemptEnd::default()
                 };
-                let end = End::BrokeOff { advanced: false };
-                (error.id(), Ended { end, with })
+                let end = AttemptResult::BrokeOff { advanced: false };
+                (error.id(), FinishedAttempt { end, with })
             }
         };
         let Some(id) = work.tasks.remove(&task) else {
@@ -456,18 +460,18 @@ impl Agent {
     }
 
     /// Stores the ends of attempts.
-    async fn report_ends(&self, work: &mut Work) -> Result<(), StoreError> {
+    async fn report_ends(&self, work: &mut SchedulerState) -> Result<(), StoreError> {
         while let Some((id, fence, ended)) = work.unreported.last() {
             match self
                 .shared
                 .store
-                .ended(*id, *fence, ended.end, &ended.with)
+                .end_attempt(*id, *fence, ended.end, &ended.with)
                 .await
             {
                 Ok((job, whole)) => {
-                    self.on_end(&job);
+                    self.handle_end(&job);
                     if let Some(whole) = whole {
-                        self.on_end(&whole);
+                        self.handle_end(&whole);
                     }
                 }
                 // The job belongs to another agent by now, or to none.
@@ -483,7 +487,7 @@ impl Agent {
     }
 
     /// Renews the leases of running jobs, and stops jobs that are no longer wanted.
-    async fn renew(&self, work: &mut Work) -> Result<(), StoreError> {
+    async fn renew(&self, work: &mut SchedulerState) -> Result<(), StoreError> {
         for (id, held) in &mut work.held {
             let come = held
                 .progress
@@ -499,7 +503,7 @@ impl Agent {
             {
                 Ok(life) => {
                     held.renewed = asked;
-                    if life.wish != Wish::Run {
+                    if life.wish != StopWish::Run {
                         held.stop.send_replace(true);
                     }
                 }
@@ -515,7 +519,7 @@ impl Agent {
         Ok(())
     }
 
-    async fn wind_down(&self, mut work: Work) {
+    async fn wind_down(&self, mut work: SchedulerState) {
         for held in work.held.values() {
             held.stop.send_replace(true);
         }
@@ -536,11 +540,11 @@ impl Agent {
     }
 }
 
-impl Work {
+impl SchedulerState {
     /// Stops jobs whose lease was not renewed in time, before another agent can claim them.
-    fn give_up_what_cannot_be_renewed(&self) {
+    fn stop_unrenewed(&self) {
         for held in self.held.values() {
-            if held.renewed.elapsed() >= GIVE_UP_AFTER {
+            if held.renewed.elapsed() >= STOP_UNRENEWED_AFTER {
                 held.stop.send_replace(true);
             }
         }

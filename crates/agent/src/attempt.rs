@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use longhaul_jobs::End;
+use longhaul_jobs::AttemptResult;
 use longhaul_proto::text::printable;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -26,7 +26,7 @@ const MAX_LINE_BYTES: u64 = 16 << 20;
 
 /// Program that copies, with arguments in front of the job's.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct CopyProgram {
     /// Path of the program.
     pub file: PathBuf,
     /// Arguments in front of the job's.
@@ -35,19 +35,19 @@ pub struct Program {
 
 /// End of an attempt.
 #[derive(Debug)]
-pub struct Ended {
-    pub end: End,
+pub struct FinishedAttempt {
+    pub end: AttemptResult,
     pub with: AttemptEnd,
 }
 
 /// Runs the program with `arguments` until it ends or `stop` is true. `progress` receives its
 /// progress.
 pub async fn run(
-    program: &Program,
+    program: &CopyProgram,
     arguments: &[String],
     mut stop: watch::Receiver<bool>,
     progress: &watch::Sender<Option<Progress>>,
-) -> Ended {
+) -> FinishedAttempt {
     let mut command = Command::new(&program.file);
     command
         .args(&program.arguments)
@@ -59,8 +59,8 @@ pub async fn run(
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            return Ended {
-                end: End::BrokeOff { advanced: false },
+            return FinishedAttempt {
+                end: AttemptResult::BrokeOff { advanced: false },
                 with: AttemptEnd {
                     error: Some(format!("cannot start {}: {error}", program.file.display())),
                     ..AttemptEnd::default()
@@ -69,7 +69,7 @@ pub async fn run(
         }
     };
     let (out, errors) = (child.stdout.take(), child.stderr.take());
-    let received = async { tokio::join!(listen(out, progress), last_words(errors)) };
+    let received = async { tokio::join!(read_reports(out, progress), read_error_output(errors)) };
     let watched = async {
         tokio::pin!(received);
         let told_to_stop = async {
@@ -80,7 +80,7 @@ pub async fn run(
             received = &mut received => return received,
             () = told_to_stop => {}
         }
-        signal(&child);
+        request_stop(&child);
         match timeout(STOP_TIMEOUT, received).await {
             Ok(received) => received,
             Err(_) => (None, "it did not stop when it was told to".to_owned()),
@@ -96,11 +96,11 @@ pub async fn run(
     };
     let was_stopped = stop.has_changed().is_err() || *stop.borrow();
     let come = progress.borrow().clone();
-    ended(status, was_stopped, report, &errors, come)
+    attempt_result(status, was_stopped, report, &errors, come)
 }
 
 /// Asks the process to stop gracefully.
-fn signal(child: &Child) {
+fn request_stop(child: &Child) {
     let pid = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
     if let Some(pid) = pid {
         // The process may just have ended.
@@ -109,7 +109,7 @@ fn signal(child: &Child) {
 }
 
 /// Reads the JSON lines of the output and returns the last one, the report.
-async fn listen(
+async fn read_reports(
     out: Option<impl AsyncRead + Unpin>,
     progress: &watch::Sender<Option<Progress>>,
 ) -> Option<Value> {
@@ -142,7 +142,7 @@ async fn listen(
 }
 
 /// Returns the end of the error output.
-async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
+async fn read_error_output(errors: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut errors) = errors else {
         return String::new();
     };
@@ -160,13 +160,13 @@ async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
 
 /// Determines the result of an attempt. The report decides if a retry may help; without one, the
 /// exit code does.
-fn ended(
+fn attempt_result(
     status: Option<ExitStatus>,
     was_stopped: bool,
     report: Option<Value>,
     errors: &str,
     come: Option<Progress>,
-) -> Ended {
+) -> FinishedAttempt {
     const DONE: i32 = 0;
     const NO_ROUTE: i32 = 3;
     const BROKE_OFF: i32 = 5;
@@ -184,21 +184,21 @@ fn ended(
         .as_ref()
         .and_then(|report| report.get("worth_retrying")?.as_bool());
     let end = match code {
-        Some(DONE) => End::Done,
-        _ if was_stopped => End::Stopped,
-        _ if worth_retrying == Some(true) => End::BrokeOff { advanced },
+        Some(DONE) => AttemptResult::Done,
+        _ if was_stopped => AttemptResult::Stopped,
+        _ if worth_retrying == Some(true) => AttemptResult::BrokeOff { advanced },
         // A host that never answers stays so until a person changes it.
-        Some(NO_ROUTE) if worth_retrying == Some(false) => End::Failed,
-        Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => End::BrokeOff { advanced },
-        Some(_) => End::Failed,
+        Some(NO_ROUTE) if worth_retrying == Some(false) => AttemptResult::Failed,
+        Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => AttemptResult::BrokeOff { advanced },
+        Some(_) => AttemptResult::Failed,
     };
     let said = report
         .as_ref()
         .and_then(|report| report.get("error")?.as_str().map(str::to_owned));
     let failures = number("failed").filter(|failed| *failed > 0);
     let error = match end {
-        End::Done => None,
-        End::Stopped => None,
+        AttemptResult::Done => None,
+        AttemptResult::Stopped => None,
         _ => said
             .or(failures.map(|failed| match failed {
                 1 => "1 file was not copied: the report names it".to_owned(),
@@ -207,12 +207,12 @@ fn ended(
             .or((!errors.is_empty()).then(|| errors.to_owned()))
             .or(Some("the program that copies was killed".to_owned())),
     };
-    Ended {
+    FinishedAttempt {
         end,
         with: AttemptEnd {
             error,
             exit_code: code.map(i64::from),
-            progress: come_to(report.as_ref(), come)
+            progress: final_progress(report.as_ref(), come)
                 .and_then(|come| serde_json::to_string(&come).ok()),
             travelled: i64::try_from(travelled).unwrap_or(i64::MAX),
             report: report.map(|report| report.to_string()),
@@ -221,7 +221,7 @@ fn ended(
 }
 
 /// Returns the final progress: the last values, replaced by those of the closing report.
-fn come_to(report: Option<&Value>, last: Option<Progress>) -> Option<Progress> {
+fn final_progress(report: Option<&Value>, last: Option<Progress>) -> Option<Progress> {
     let Some(report) = report else {
         return last;
     };
@@ -250,8 +250,8 @@ mod tests {
 
     use super::*;
 
-    fn with_code(code: i32, was_stopped: bool, report: Option<Value>) -> Ended {
-        ended(
+    fn with_code(code: i32, was_stopped: bool, report: Option<Value>) -> FinishedAttempt {
+        attempt_result(
             Some(ExitStatus::from_raw(code << 8)),
             was_stopped,
             report,
@@ -265,27 +265,30 @@ mod tests {
         let report = |bytes: u64, resumed: u64| {
             Some(json!({"bytes": bytes, "resumed_bytes": resumed, "error": "the path is gone"}))
         };
-        assert_eq!(with_code(0, false, None).end, End::Done);
+        assert_eq!(with_code(0, false, None).end, AttemptResult::Done);
         // It was complete when it was told to stop.
-        assert_eq!(with_code(0, true, None).end, End::Done);
+        assert_eq!(with_code(0, true, None).end, AttemptResult::Done);
         for code in [1, 2, 4, 6] {
-            assert_eq!(with_code(code, false, None).end, End::Failed);
+            assert_eq!(with_code(code, false, None).end, AttemptResult::Failed);
         }
         for code in [3, 5, 130] {
             assert_eq!(
                 with_code(code, false, report(10, 10)).end,
-                End::BrokeOff { advanced: false }
+                AttemptResult::BrokeOff { advanced: false }
             );
             assert_eq!(
                 with_code(code, false, report(10, 9)).end,
-                End::BrokeOff { advanced: true }
+                AttemptResult::BrokeOff { advanced: true }
             );
-            assert_eq!(with_code(code, true, report(10, 9)).end, End::Stopped);
+            assert_eq!(
+                with_code(code, true, report(10, 9)).end,
+                AttemptResult::Stopped
+            );
         }
         let for_good = with_code(3, false, Some(json!({"worth_retrying": false})));
-        assert_eq!(for_good.end, End::Failed);
+        assert_eq!(for_good.end, AttemptResult::Failed);
         let busy = with_code(1, false, Some(json!({"worth_retrying": true})));
-        assert_eq!(busy.end, End::BrokeOff { advanced: false });
+        assert_eq!(busy.end, AttemptResult::BrokeOff { advanced: false });
         let broke = with_code(5, false, report(10, 4));
         assert_eq!(broke.with.error.as_deref(), Some("the path is gone"));
         assert_eq!((broke.with.travelled, broke.with.exit_code), (6, Some(5)));
@@ -300,8 +303,8 @@ mod tests {
             (come.bytes, come.bytes_found, come.walk_complete, come.files),
             (7, 7, true, 1)
         );
-        let killed = ended(Some(ExitStatus::from_raw(9)), false, None, "", None);
-        assert_eq!(killed.end, End::BrokeOff { advanced: false });
+        let killed = attempt_result(Some(ExitStatus::from_raw(9)), false, None, "", None);
+        assert_eq!(killed.end, AttemptResult::BrokeOff { advanced: false });
     }
 
     #[tokio::test]
@@ -309,13 +312,16 @@ mod tests {
         let (progress, seen) = watch::channel(None);
         let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n\
             {\"event\":\"report\",\"bytes\":9}\n";
-        let report = listen(Some(&lines[..]), &progress).await.unwrap();
+        let report = read_reports(Some(&lines[..]), &progress).await.unwrap();
         assert_eq!(report["bytes"], 9);
         assert_eq!(seen.borrow().as_ref().unwrap().bytes, 7);
         let many = [b"x".repeat(5000), b"\nthe last \x1bline\n".to_vec()].concat();
-        assert_eq!(last_words(Some(&many[..])).await, "the last \\u{1b}line");
         assert_eq!(
-            last_words(Some(&b"y".repeat(5000)[..])).await.len(),
+            read_error_output(Some(&many[..])).await,
+            "the last \\u{1b}line"
+        );
+        assert_eq!(
+            read_error_output(Some(&b"y".repeat(5000)[..])).await.len(),
             MAX_ERROR_BYTES
         );
     }

@@ -19,13 +19,13 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
-use describe::Common;
+use describe::CommonParts;
 pub use events::JobProgress;
-use longhaul_api::access::{guard, guard_way};
+use longhaul_api::access::{guard, guard_origin};
 use longhaul_api::key_gate::{MAX_BODY_BYTES, guard_keys};
-use longhaul_api::problem::{Asked, Body, Named};
-use longhaul_api::{Caller, Gate, KeyGate, Problem, ProblemKind};
-use longhaul_jobs::Event;
+use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
+use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind};
+use longhaul_jobs::JobEvent;
 pub use places::{NewDirectory, NewName, PlaceList, PlaceTest, Removal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ pub use web::{Asset, PageAddress, Ticket, Web};
 use crate::agent::Agent;
 use crate::model::{CopyOptions, Job, JobParts, JobRequest, JobState, PartOf, Progress, Stopping};
 use crate::places::{FileEntry, FileKind, FilePage, Place, PlaceRoot};
-use crate::store::{Listed, StoreError};
+use crate::store::{JobSelection, StoreError};
 
 /// Default and maximum number of jobs in one answer.
 const DEFAULT_LIMIT: u32 = 100;
@@ -45,13 +45,13 @@ const MAX_KEY_BYTES: usize = 200;
 
 /// State of the handlers.
 #[derive(Debug, Clone)]
-struct Service {
+struct ApiState {
     agent: Agent,
     web: Option<Arc<Web>>,
     stop: watch::Receiver<bool>,
 }
 
-impl Service {
+impl ApiState {
     /// Returns a place that always exists, by name.
     fn builtin(&self, name: &str) -> Option<&Place> {
         self.agent
@@ -72,7 +72,7 @@ impl Service {
             loopback the agent's token is needed, and at other addresses requests are signed with \
             a key (RFC 9421)."
     ),
-    modifiers(&Common),
+    modifiers(&CommonParts),
     paths(
         agent_info,
         list,
@@ -124,12 +124,12 @@ impl Service {
         Ticket
     ))
 )]
-struct Description;
+struct ApiDescription;
 
 /// Returns the API's description (OpenAPI 3.1), as text that ends with a newline.
 pub fn description() -> String {
     // It consists of maps with text keys, so it can always be serialized.
-    let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&ApiDescription::openapi()).unwrap_or_default();
     text + "\n"
 }
 
@@ -137,12 +137,12 @@ pub fn description() -> String {
 /// tickets open pages, if tickets are issued. Event streams end when `stop` is true.
 pub fn router(
     agent: Agent,
-    gate: Gate,
+    gate: LocalGate,
     web: Option<Arc<Web>>,
     stop: watch::Receiver<bool>,
 ) -> Router {
     let gate = Arc::new(gate);
-    let service = Service { agent, web, stop };
+    let service = ApiState { agent, web, stop };
     let api = api()
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
         // A page that signs in is not authenticated yet.
@@ -157,13 +157,13 @@ pub fn router(
         .with_state(service)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(Extension(gate.clone()))
-        .layer(middleware::from_fn_with_state(gate, guard_way))
+        .layer(middleware::from_fn_with_state(gate, guard_origin))
         .layer(middleware::map_response(with_headers))
 }
 
 /// Creates the router for other machines: without the page, and for signed requests only.
 pub fn router_for_keys(agent: Agent, gate: Arc<KeyGate>, stop: watch::Receiver<bool>) -> Router {
-    let service = Service {
+    let service = ApiState {
         agent,
         web: None,
         stop,
@@ -187,7 +187,7 @@ async fn with_headers(mut response: Response) -> Response {
 }
 
 /// Routes for authenticated callers.
-fn api() -> Router<Service> {
+fn api() -> Router<ApiState> {
     Router::new()
         .route("/agent", get(agent_info))
         .route("/jobs", get(list).post(submit))
@@ -253,7 +253,7 @@ pub struct AgentInfo {
         (status = "default", body = Problem, content_type = "application/problem+json")
     )
 )]
-async fn agent_info(State(service): State<Service>) -> Result<Json<AgentInfo>, Problem> {
+async fn agent_info(State(service): State<ApiState>) -> Result<Json<AgentInfo>, Problem> {
     let store = service.agent.store();
     Ok(Json(AgentInfo {
         name: service.agent.settings().name.clone(),
@@ -299,8 +299,8 @@ struct ListQuery {
     )
 )]
 async fn list(
-    State(service): State<Service>,
-    Asked(query): Asked<ListQuery>,
+    State(service): State<ApiState>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Result<Json<JobPage>, Problem> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
     if !(1..=MAX_LIMIT).contains(&limit) {
@@ -310,9 +310,9 @@ async fn list(
         ));
     }
     let listed = match (query.part_of, query.parts) {
-        (Some(job), _) => Listed::PartsOf(job),
-        (None, Some(true)) => Listed::All,
-        (None, _) => Listed::Jobs,
+        (Some(job), _) => JobSelection::PartsOf(job),
+        (None, Some(true)) => JobSelection::All,
+        (None, _) => JobSelection::Jobs,
     };
     // One job more than requested shows if there are more.
     let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -323,7 +323,7 @@ async fn list(
     let more = items.len() > wanted;
     items.truncate(wanted);
     let next = items.last().map(|job| job.id).filter(|_| more);
-    let items = service.agent.all_shown(items).await?;
+    let items = service.agent.describe_jobs(items).await?;
     Ok(Json(JobPage { items, next }))
 }
 
@@ -343,10 +343,10 @@ async fn list(
     )
 )]
 async fn submit(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(mut request): Body<JobRequest>,
+    JsonBody(mut request): JsonBody<JobRequest>,
 ) -> Result<Response, Problem> {
     if request.on_end_url.is_none() {
         request
@@ -389,9 +389,12 @@ async fn submit(
         (status = "default", body = Problem, content_type = "application/problem+json")
     )
 )]
-async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+async fn job(
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
+) -> Result<Json<Job>, Problem> {
     let kept = service.agent.store().job(id).await?;
-    Ok(Json(service.agent.shown(kept.job).await?))
+    Ok(Json(service.agent.describe_job(kept.job).await?))
 }
 
 /// Removes a job that has ended from the history.
@@ -405,15 +408,15 @@ async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Js
     )
 )]
 async fn forget(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<StatusCode, Problem> {
     service.agent.store().forget(id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Problem> {
-    Ok(Json(service.agent.ask(id, event).await?))
+async fn ask(service: &ApiState, id: i64, event: JobEvent) -> Result<Json<Job>, Problem> {
+    Ok(Json(service.agent.apply_event(id, event).await?))
 }
 
 /// Pauses a job. A running job stops first, and loses nothing.
@@ -427,10 +430,10 @@ async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Prob
     )
 )]
 async fn pause(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<Json<Job>, Problem> {
-    ask(&service, id, Event::Pause).await
+    ask(&service, id, JobEvent::Pause).await
 }
 
 /// Resumes a paused job.
@@ -444,10 +447,10 @@ async fn pause(
     )
 )]
 async fn resume(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<Json<Job>, Problem> {
-    ask(&service, id, Event::Resume).await
+    ask(&service, id, JobEvent::Resume).await
 }
 
 /// Cancels a job.
@@ -461,10 +464,10 @@ async fn resume(
     )
 )]
 async fn cancel(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<Json<Job>, Problem> {
-    ask(&service, id, Event::Cancel).await
+    ask(&service, id, JobEvent::Cancel).await
 }
 
 /// Retries a job now that failed, was cancelled or waits for a retry.
@@ -478,10 +481,10 @@ async fn cancel(
     )
 )]
 async fn retry(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<Json<Job>, Problem> {
-    ask(&service, id, Event::Retry).await
+    ask(&service, id, JobEvent::Retry).await
 }
 
 /// Closing report of a job's last attempt, as of `longhaul cp --json`.
@@ -495,8 +498,8 @@ async fn retry(
     )
 )]
 async fn report(
-    State(service): State<Service>,
-    Named(id): Named<i64>,
+    State(service): State<ApiState>,
+    PathParams(id): PathParams<i64>,
 ) -> Result<Response, Problem> {
     let report = service.agent.store().report(id).await?;
     let report = report.ok_or_else(|| {
@@ -508,5 +511,5 @@ async fn report(
 /// This description.
 #[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = OK, body = Object)))]
 async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(Description::openapi())
+    Json(ApiDescription::openapi())
 }

@@ -21,6 +21,6 @@ pub mod notice;
 pub mod places;
 pub mod store;
 
-pub use agent::{Agent, Settings};
+pub use agent::{Agent, AgentSettings};
 pub use model::{CopyOptions, Job, JobRequest, JobState, Progress};
-pub use store::{Store, StoreError};
+pub use store::{JobStore, StoreError};

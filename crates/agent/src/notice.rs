@@ -18,13 +18,13 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::store::{Store, StoreError};
+use crate::store::{JobStore, StoreError};
 
 /// Maximum length of a URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
 /// Maximum number of notices sent concurrently, in total and to one receiver.
 const MAX_CONCURRENT_NOTICES: usize = 16;
-const AT_ONCE_OF_ONE: usize = 4;
+const MAX_CONCURRENT_PER_RECEIVER: usize = 4;
 /// Maximum duration of an attempt: resolution, connection, request and answer.
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a notice in flight is considered lost with its agent.
@@ -57,7 +57,7 @@ impl Receiver {
     /// Parses a URL; returns `None` if it is invalid. A URL with a user name or a password is
     /// refused, as these would appear in the store and in answers.
     #[must_use]
-    pub fn of(url: &str) -> Option<Self> {
+    pub fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok().filter(|_| url.len() <= MAX_URL_BYTES)?;
         let (scheme, default_port) = match uri.scheme() {
             Some(scheme) if *scheme == UriScheme::HTTPS => (Scheme::Https, 443),
@@ -88,7 +88,7 @@ impl Receiver {
     }
 
     /// Returns the receiver's key in the store.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn authority_key(&self) -> String {
         format!("{} {}", self.host.to_ascii_lowercase(), self.port)
     }
 }
@@ -110,7 +110,7 @@ pub struct Notice {
 
 /// Next step for a notice that was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NoticeRetry {
     /// Retry after this many milliseconds.
     Again(i64),
     /// Give up.
@@ -119,19 +119,19 @@ pub enum Next {
 
 /// Returns the next step for a notice that was not accepted in `attempts` attempts.
 #[must_use]
-pub fn next(attempts: i64, id: &str) -> Next {
+pub fn next_attempt(attempts: i64, id: &str) -> NoticeRetry {
     let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
     let seed = id
         .bytes()
         .fold(0u64, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
     POLICY
         .pause(attempts, seed)
-        .map_or(Next::GiveUp, Next::Again)
+        .map_or(NoticeRetry::GiveUp, NoticeRetry::Again)
 }
 
 /// Sends notices that are due until `stop` is true. `wake` signals new ones.
 pub(crate) async fn run(
-    store: Store,
+    store: JobStore,
     key: SigningKey,
     wake: &Notify,
     mut stop: watch::Receiver<bool>,
@@ -142,7 +142,7 @@ pub(crate) async fn run(
         let result = async {
             if !has_taken_own && !store.is_shared() {
                 // No other agent sends notices of this store.
-                store.notices_lost().await?;
+                store.requeue_notices().await?;
             }
             has_taken_own = true;
             step(&store, &key, &mut under_way).await
@@ -173,7 +173,7 @@ pub(crate) async fn run(
 /// starts once the current one is finished, so a receiver that does not answer takes only its share
 /// of each.
 async fn step(
-    store: &Store,
+    store: &JobStore,
     key: &SigningKey,
     under_way: &mut JoinSet<()>,
 ) -> Result<Option<Duration>, StoreError> {
@@ -182,7 +182,11 @@ async fn step(
     }
     let lost_after = i64::try_from(LOST_AFTER.as_millis()).unwrap_or(i64::MAX);
     for notice in store
-        .take_notices(MAX_CONCURRENT_NOTICES, AT_ONCE_OF_ONE, lost_after)
+        .take_notices(
+            MAX_CONCURRENT_NOTICES,
+            MAX_CONCURRENT_PER_RECEIVER,
+            lost_after,
+        )
         .await?
     {
         let (store, key) = (store.clone(), key.clone());
@@ -196,23 +200,23 @@ async fn step(
     Ok(due.map(|due| Duration::from_millis(due.max(1000).unsigned_abs())))
 }
 
-async fn report_one(store: &Store, key: &SigningKey, notice: &Notice) {
+async fn report_one(store: &JobStore, key: &SigningKey, notice: &Notice) {
     let reported = post::post(key, notice, POST_TIMEOUT).await;
     let job = notice.job;
     let kept = match reported {
-        Ok(()) => store.notice_taken(&notice.id).await,
-        Err(error) => match next(notice.attempts, &notice.id) {
-            Next::Again(pause) => {
+        Ok(()) => store.remove_notice(&notice.id).await,
+        Err(error) => match next_attempt(notice.attempts, &notice.id) {
+            NoticeRetry::Again(pause) => {
                 tracing::info!(job, %error, "the job's end was not taken; it is sent again");
-                store.notice_later(notice, pause).await
+                store.retry_notice(notice, pause).await
             }
-            Next::GiveUp => {
+            NoticeRetry::GiveUp => {
                 tracing::warn!(
                     job,
                     %error,
                     "the job's end was not taken, and is not sent any more"
                 );
-                store.notice_taken(&notice.id).await
+                store.remove_notice(&notice.id).await
             }
         },
     };
@@ -241,7 +245,7 @@ mod tests {
             ("http://[::1]:8080", "::1", 8080, "/"),
             ("HTTPS://Example.org:443/", "Example.org", 443, "/"),
         ] {
-            let receiver = Receiver::of(url).unwrap();
+            let receiver = Receiver::parse(url).unwrap();
             assert_eq!(
                 (&*receiver.host, receiver.port, &*receiver.target),
                 (host, port, target)
@@ -262,7 +266,7 @@ mod tests {
             "https://a b/",
             &long,
         ] {
-            assert_eq!(Receiver::of(bad), None, "{bad}");
+            assert_eq!(Receiver::parse(bad), None, "{bad}");
         }
     }
 
@@ -270,7 +274,7 @@ mod tests {
     fn notice_is_retried_for_about_a_day() {
         let mut whole = 0;
         let mut attempts = 1;
-        while let Next::Again(pause) = next(attempts, "id") {
+        while let NoticeRetry::Again(pause) = next_attempt(attempts, "id") {
             assert!((3_750..=3_600_000).contains(&pause));
             whole += pause;
             attempts += 1;

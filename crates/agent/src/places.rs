@@ -124,7 +124,7 @@ pub struct FilePage {
 
 /// Change to a directory's entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum PlaceChange {
     /// Create a directory.
     MakeDirectory {
         /// Location of the directory.
@@ -179,15 +179,20 @@ impl fmt::Display for PlaceError {
 }
 
 /// Future of a place's answer.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, PlaceError>> + Send + 'a>>;
+pub type PlaceAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, PlaceError>> + Send + 'a>>;
 
 /// Access to places, by the command line's own connections to servers, hosts and directories.
 pub trait Browse: fmt::Debug + Send + Sync {
     /// Lists entries of the directory `at` after the name `after`.
-    fn list<'a>(&'a self, at: &'a str, after: Option<&'a str>, limit: u32) -> Answer<'a, FilePage>;
+    fn list<'a>(
+        &'a self,
+        at: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> PlaceAnswer<'a, FilePage>;
 
     /// Performs a change.
-    fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()>;
+    fn change<'a>(&'a self, change: &'a PlaceChange) -> PlaceAnswer<'a, ()>;
 }
 
 #[cfg(test)]

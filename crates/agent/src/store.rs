@@ -11,15 +11,17 @@ mod row;
 use std::collections::BTreeMap;
 
 use longhaul_api::Database;
-use longhaul_api::database::{Kind, OpenError, next_numbers};
-use longhaul_jobs::{End, Event, Life, Moment, Parts, Refused, RetryPolicy};
+use longhaul_api::database::{DatabaseKind, OpenError, next_numbers};
+use longhaul_jobs::{
+    AttemptResult, EventRefusal, JobEvent, JobLife, Moment, PartCounts, RetryPolicy,
+};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
-pub use claim::{Gone, Holder};
-pub use parts::PartsOf;
+pub use claim::{Holder, LostAgents};
+pub use parts::PartsStatus;
 use row::COLUMNS;
-pub use row::Kept;
+pub use row::StoredJob;
 
 use crate::model::{Job, JobRequest, JobState};
 
@@ -33,7 +35,7 @@ pub enum StoreError {
     Missing(i64),
     /// The job's state does not allow the change.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] EventRefusal),
     /// The job is a part, which cannot be changed by itself.
     #[error("job {part} is a part of job {job}: ask for that one")]
     IsPart {
@@ -75,7 +77,7 @@ pub struct AttemptEnd {
 
 /// Selection of jobs to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
+pub enum JobSelection {
     /// Jobs that users submitted.
     Jobs,
     /// Jobs and their parts.
@@ -86,18 +88,20 @@ pub enum Listed {
 
 /// Store of jobs, notices and places.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct JobStore {
     database: Database,
     policy: RetryPolicy,
 }
 
-impl Store {
+impl JobStore {
     /// Opens the store in a file, which only one agent may use.
     ///
     /// # Errors
     /// The store cannot be opened.
     pub async fn sqlite(file: &std::path::Path) -> Result<Self, OpenError> {
-        Ok(Self::of(Database::sqlite(file, &MIGRATIONS).await?))
+        Ok(Self::from_database(
+            Database::sqlite(file, &MIGRATIONS).await?,
+        ))
     }
 
     /// Opens the store at a server, which any number of agents may share.
@@ -105,10 +109,12 @@ impl Store {
     /// # Errors
     /// The store cannot be reached.
     pub async fn postgres(url: &str) -> Result<Self, OpenError> {
-        Ok(Self::of(Database::postgres(url, &MIGRATIONS).await?))
+        Ok(Self::from_database(
+            Database::postgres(url, &MIGRATIONS).await?,
+        ))
     }
 
-    fn of(database: Database) -> Self {
+    fn from_database(database: Database) -> Self {
         Self {
             database,
             policy: RetryPolicy::DEFAULT,
@@ -117,7 +123,7 @@ impl Store {
 
     /// Returns true if other agents may use the store.
     pub fn is_shared(&self) -> bool {
-        self.database.kind() == Kind::Postgres
+        self.database.kind() == DatabaseKind::Postgres
     }
 
     /// Stores a new job, or finds the one that this owner's `key` created before. Also returns true
@@ -133,7 +139,7 @@ impl Store {
         key: Option<&str>,
     ) -> Result<(Job, bool), StoreError> {
         let text = serde_json::to_string(request).unwrap_or_default();
-        let mut transaction = self.database.write().await?;
+        let mut transaction = self.database.begin_write().await?;
         let parts = request.split.map_or(0, i64::from);
         let last = next_numbers(&mut transaction, "job", 1 + parts).await?;
         let id = last - parts;
@@ -167,12 +173,12 @@ impl Store {
             .await?;
         }
         let now = self.database.now(&mut transaction).await?;
-        let part = Life::new(due.unwrap_or(now));
-        let left = Parts {
+        let part = JobLife::new(due.unwrap_or(now));
+        let left = PartCounts {
             left: request.split.unwrap_or(0),
             running: 0,
         };
-        let whole = part.with_parts(left);
+        let whole = part.update_from_parts(left);
         let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, \
             attempts, in_vain, fence, created, travelled, change_number, parent, part) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
@@ -205,14 +211,14 @@ impl Store {
     ///
     /// # Errors
     /// The job does not exist, or the store does not answer.
-    pub async fn job(&self, id: i64) -> Result<Kept, StoreError> {
+    pub async fn job(&self, id: i64) -> Result<StoredJob, StoreError> {
         let row = sqlx::query(AssertSqlSafe(format!(
             "SELECT {COLUMNS} FROM jobs WHERE id = $1"
         )))
         .bind(id)
         .fetch_optional(&self.database.pool())
         .await?;
-        Kept::read(&row.ok_or(StoreError::Missing(id))?)
+        StoredJob::read(&row.ok_or(StoreError::Missing(id))?)
     }
 
     /// Returns the closing report of a job's last attempt, verbatim.
@@ -234,15 +240,15 @@ impl Store {
     /// The store does not answer.
     pub async fn list(
         &self,
-        listed: Listed,
+        listed: JobSelection,
         state: Option<JobState>,
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<Job>, StoreError> {
         let of = match listed {
-            Listed::Jobs => "parent IS NULL".to_owned(),
-            Listed::All => "1 = 1".to_owned(),
-            Listed::PartsOf(job) => format!("parent = {job}"),
+            JobSelection::Jobs => "parent IS NULL".to_owned(),
+            JobSelection::All => "1 = 1".to_owned(),
+            JobSelection::PartsOf(job) => format!("parent = {job}"),
         };
         let select = format!(
             "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) \
@@ -255,7 +261,9 @@ impl Store {
             .bind(limit)
             .fetch_all(&self.database.pool())
             .await?;
-        rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
+        rows.iter()
+            .map(|row| Ok(StoredJob::read(row)?.job))
+            .collect()
     }
 
     /// Returns at most `limit` jobs that changed after change number `after`, in the order of their
@@ -272,7 +280,9 @@ impl Store {
             .bind(limit)
             .fetch_all(&self.database.pool())
             .await?;
-        rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
+        rows.iter()
+            .map(|row| Ok(StoredJob::read(row)?.job))
+            .collect()
     }
 
     /// Returns the number of the last change.
@@ -306,7 +316,7 @@ impl Store {
     ///
     /// # Errors
     /// The job's state does not allow it, the job does not exist, or the store does not answer.
-    pub async fn ask(&self, id: i64, event: Event) -> Result<Job, StoreError> {
+    pub async fn apply_event(&self, id: i64, event: JobEvent) -> Result<Job, StoreError> {
         self.change(id, event, &AttemptEnd::default()).await?;
         Ok(self.job(id).await?.job)
     }
@@ -321,14 +331,17 @@ impl Store {
         fence: i64,
         for_how_long: i64,
         progress: Option<String>,
-    ) -> Result<Life, StoreError> {
-        let mut transaction = self.database.write().await?;
+    ) -> Result<JobLife, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
         let now = self.database.now(&mut transaction).await?;
-        let kept = self.to_change(&mut transaction, id).await?;
+        let kept = self.lock_job(&mut transaction, id).await?;
         let until = now.saturating_add(for_how_long);
-        let life = kept
-            .life
-            .after(Event::Renew { fence, until }, now, &self.policy, seed(id))?;
+        let life = kept.life.apply(
+            JobEvent::Renew { fence, until },
+            now,
+            &self.policy,
+            backoff_jitter(id),
+        )?;
         sqlx::query(
             "UPDATE jobs SET lease_until = $1, progress = COALESCE($2, progress) WHERE id = $3",
         )
@@ -346,14 +359,16 @@ impl Store {
     ///
     /// # Errors
     /// The lease belongs to another agent by now, or the store does not answer.
-    pub async fn ended(
+    pub async fn end_attempt(
         &self,
         id: i64,
         fence: i64,
-        end: End,
+        end: AttemptResult,
         with: &AttemptEnd,
     ) -> Result<(Job, Option<Job>), StoreError> {
-        let whole = self.change(id, Event::Ended { fence, end }, with).await?;
+        let whole = self
+            .change(id, JobEvent::Ended { fence, end }, with)
+            .await?;
         let job = self.job(id).await?.job;
         match whole {
             Some(whole) => Ok((job, Some(self.job(whole).await?.job))),
@@ -388,15 +403,15 @@ impl Store {
     async fn change(
         &self,
         id: i64,
-        event: Event,
+        event: JobEvent,
         with: &AttemptEnd,
     ) -> Result<Option<i64>, StoreError> {
         let is_asked = matches!(
             event,
-            Event::Pause | Event::Resume | Event::Cancel | Event::Retry
+            JobEvent::Pause | JobEvent::Resume | JobEvent::Cancel | JobEvent::Retry
         );
-        let mut transaction = self.database.write().await?;
-        let whole = self.whole_to_change(&mut transaction, id).await?;
+        let mut transaction = self.database.begin_write().await?;
+        let whole = self.lock_whole(&mut transaction, id).await?;
         let job = whole.job.id;
         let now = self.database.now(&mut transaction).await?;
         let mut has_ended = false;
@@ -408,9 +423,12 @@ impl Store {
                 .change_part(&mut transaction, &whole, id, step, with)
                 .await?;
         } else if is_asked && whole.job.request.split.is_some() {
-            self.ask_whole(&mut transaction, &whole, event, now).await?;
+            self.apply_to_whole(&mut transaction, &whole, event, now)
+                .await?;
         } else {
-            let life = whole.life.after(event, now, &self.policy, seed(id))?;
+            let life = whole
+                .life
+                .apply(event, now, &self.policy, backoff_jitter(id))?;
             self.write_life(&mut transaction, id, life, now, with)
                 .await?;
         }
@@ -426,7 +444,7 @@ impl Store {
         &self,
         transaction: &mut Transaction<'static, Any>,
         id: i64,
-        life: Life,
+        life: JobLife,
         now: Moment,
         with: &AttemptEnd,
     ) -> Result<(), StoreError> {
@@ -458,35 +476,35 @@ impl Store {
     }
 
     /// Locks and returns a job that the transaction changes.
-    async fn to_change(
+    async fn lock_job(
         &self,
         transaction: &mut Transaction<'static, Any>,
         id: i64,
-    ) -> Result<Kept, StoreError> {
+    ) -> Result<StoredJob, StoreError> {
         let kept = self
-            .locked(transaction, id, self.database.for_update())
+            .try_lock_job(transaction, id, self.database.for_update())
             .await?;
         kept.ok_or(StoreError::Missing(id))
     }
 
     /// Locks and returns a job. `None` if it does not exist, or if another transaction has locked
     /// it and `suffix` says not to wait.
-    async fn locked(
+    async fn try_lock_job(
         &self,
         transaction: &mut Transaction<'static, Any>,
         id: i64,
         suffix: &'static str,
-    ) -> Result<Option<Kept>, StoreError> {
+    ) -> Result<Option<StoredJob>, StoreError> {
         let select = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1{suffix}");
         let row = sqlx::query(AssertSqlSafe(select))
             .bind(id)
             .fetch_optional(&mut **transaction)
             .await?;
-        row.as_ref().map(Kept::read).transpose()
+        row.as_ref().map(StoredJob::read).transpose()
     }
 }
 
 /// Returns a seed, so that jobs' retry pauses differ.
-fn seed(id: i64) -> u64 {
+fn backoff_jitter(id: i64) -> u64 {
     id.unsigned_abs()
 }

@@ -27,8 +27,8 @@ use longhaul_hop::Payer;
 use longhaul_proto::PublicKey;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::key_gate::take_account;
-use crate::listen::source;
+use crate::key_gate::charge_connection;
+use crate::listen::source_address;
 use crate::problem::{Problem, ProblemKind};
 
 /// Length of a token, in bytes, before it is encoded as text.
@@ -36,7 +36,7 @@ const TOKEN_BYTES: usize = 32;
 
 /// Peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
+pub enum PeerIdentity {
     /// Process on this machine with this user ID; `None` if the system does not report one.
     Local(Option<u32>),
     /// Peer that connected over TCP.
@@ -55,17 +55,17 @@ pub struct Caller {
 /// Secret that callers on loopback must present. It is never logged; its text is only in a file
 /// that the user alone can read.
 #[derive(Clone)]
-pub struct Token {
+pub struct BearerToken {
     text: String,
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for BearerToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-impl Token {
+impl BearerToken {
     /// Creates a random token.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Token {
     }
 
     /// Returns true if `other` equals the token, in constant time.
-    fn is(&self, other: &str) -> bool {
+    fn matches(&self, other: &str) -> bool {
         self.hash() == blake3::hash(other.as_bytes())
     }
 }
@@ -123,12 +123,12 @@ impl Token {
 /// address, which no server sees. The ticket is valid once, for a minute. The page exchanges it for
 /// a cookie that no script can read and that no page of another site can send.
 #[derive(Debug, Default)]
-pub struct Sessions {
-    inner: Mutex<SessionsInner>,
+pub struct PageSessions {
+    inner: Mutex<PageSessionsState>,
 }
 
 #[derive(Debug, Default)]
-struct SessionsInner {
+struct PageSessionsState {
     /// Tickets with the time when each expires.
     tickets: Vec<(Hash, Instant)>,
     /// Sessions, the oldest first.
@@ -144,8 +144,8 @@ const MAX_SESSIONS: usize = 64;
 /// Name of the session cookie.
 pub const COOKIE: &str = "longhaul";
 
-impl Sessions {
-    fn inner(&self) -> MutexGuard<'_, SessionsInner> {
+impl PageSessions {
+    fn inner(&self) -> MutexGuard<'_, PageSessionsState> {
         // The state is consistent at any moment, so a poisoned lock can be used.
         self.inner.lock()
     }
@@ -154,8 +154,8 @@ impl Sessions {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn ticket(&self, now: Instant) -> io::Result<Token> {
-        let ticket = Token::random()?;
+    pub fn ticket(&self, now: Instant) -> io::Result<BearerToken> {
+        let ticket = BearerToken::random()?;
         let mut inner = self.inner();
         inner.tickets.retain(|(_, until)| *until > now);
         if inner.tickets.len() >= MAX_TICKETS {
@@ -172,7 +172,7 @@ impl Sessions {
     /// The system has no random numbers.
     pub fn sign_in(&self, ticket: &str, now: Instant) -> io::Result<Option<String>> {
         let hash = blake3::hash(ticket.as_bytes());
-        let session = Token::random()?;
+        let session = BearerToken::random()?;
         let mut inner = self.inner();
         let is_it = |(known, until): &(Hash, Instant)| *known == hash && *until > now;
         let Some(found) = inner.tickets.iter().position(is_it) else {
@@ -190,7 +190,7 @@ impl Sessions {
     }
 
     /// Returns true if one of the cookies belongs to a signed-in page.
-    fn knows(&self, cookies: &str) -> bool {
+    fn is_signed_in(&self, cookies: &str) -> bool {
         let named = cookies.split(';');
         let mut values =
             named.filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='));
@@ -201,28 +201,28 @@ impl Sessions {
 
 /// Admission of local callers: by user ID on a Unix socket, by token or cookie on loopback.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub struct LocalGate {
     /// ID of the user that the service runs as.
     pub uid: u32,
     /// Name of that user.
     pub user: String,
     /// Token that callers on loopback present. If `None`, no token is accepted there.
-    pub token: Option<Token>,
+    pub token: Option<BearerToken>,
     /// Pages that are signed in.
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<PageSessions>,
 }
 
-impl Gate {
+impl LocalGate {
     /// Returns the caller of a request, if it is admitted.
     ///
     /// # Errors
     /// The reason why it is not.
-    pub fn admit(&self, peer: Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
-        self.reached(peer, headers)?;
+    pub fn admit(&self, peer: PeerIdentity, headers: &HeaderMap) -> Result<Caller, Problem> {
+        self.check_origin(peer, headers)?;
         match peer {
-            Peer::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
-            Peer::Local(_) => Err(forbidden("this service is another user's")),
-            Peer::Network(_) => {
+            PeerIdentity::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
+            PeerIdentity::Local(_) => Err(forbidden("this service is another user's")),
+            PeerIdentity::Network(_) => {
                 // Newer browsers send this header. Any site may link to the page, but only the page
                 // itself may send requests.
                 let site = text(headers, HeaderName::from_static("sec-fetch-site"));
@@ -233,11 +233,11 @@ impl Gate {
                     .and_then(|value| value.strip_prefix("Bearer "));
                 let by_token = matches!(
                     (&self.token, bearer),
-                    (Some(expected), Some(token)) if expected.is(token)
+                    (Some(expected), Some(token)) if expected.matches(token)
                 );
                 let by_cookie = || {
                     text(headers, header::COOKIE)
-                        .is_some_and(|cookies| self.sessions.knows(cookies))
+                        .is_some_and(|cookies| self.sessions.is_signed_in(cookies))
                 };
                 match by_token || by_cookie() {
                     true => Ok(self.caller()),
@@ -256,8 +256,8 @@ impl Gate {
     ///
     /// # Errors
     /// The reason why the request is refused.
-    pub fn reached(&self, peer: Peer, headers: &HeaderMap) -> Result<(), Problem> {
-        let Peer::Network(_) = peer else {
+    pub fn check_origin(&self, peer: PeerIdentity, headers: &HeaderMap) -> Result<(), Problem> {
+        let PeerIdentity::Network(_) = peer else {
             return Ok(());
         };
         let host = text(headers, header::HOST).unwrap_or_default();
@@ -307,13 +307,13 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 /// Middleware that admits requests from this machine's own programs and pages.
-pub async fn guard_way(
-    State(gate): State<Arc<Gate>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+pub async fn guard_origin(
+    State(gate): State<Arc<LocalGate>>,
+    ConnectInfo(peer): ConnectInfo<PeerIdentity>,
     request: Request,
     next: Next,
 ) -> Response {
-    match gate.reached(peer, request.headers()) {
+    match gate.check_origin(peer, request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -321,13 +321,16 @@ pub async fn guard_way(
 
 /// Middleware that passes a request to its handler with its [`Caller`], or answers with the reason.
 pub async fn guard(
-    State(gate): State<Arc<Gate>>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
+    State(gate): State<Arc<LocalGate>>,
+    ConnectInfo(peer): ConnectInfo<PeerIdentity>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let admitted = gate.admit(peer, request.headers()).and_then(|caller| {
-        take_account(request.extensions(), Payer::source(source(peer)))?;
+        charge_connection(
+            request.extensions(),
+            Payer::from_address(source_address(peer)),
+        )?;
         Ok(caller)
     });
     match admitted {
@@ -343,18 +346,18 @@ pub async fn guard(
 mod tests {
     use super::*;
 
-    fn gate() -> Gate {
-        Gate {
+    fn gate() -> LocalGate {
+        LocalGate {
             uid: 1000,
             user: "ana".into(),
-            token: Some(Token {
+            token: Some(BearerToken {
                 text: "right".into(),
             }),
             sessions: Arc::default(),
         }
     }
 
-    fn ask(gate: &Gate, headers: &[(&str, &[u8])]) -> Result<(), u16> {
+    fn ask(gate: &LocalGate, headers: &[(&str, &[u8])]) -> Result<(), u16> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(
@@ -362,7 +365,7 @@ mod tests {
                 HeaderValue::from_bytes(value).unwrap(),
             );
         }
-        let network = Peer::Network("127.0.0.1:40000".parse().unwrap());
+        let network = PeerIdentity::Network("127.0.0.1:40000".parse().unwrap());
         gate.admit(network, &map)
             .map(|caller| assert_eq!(caller.user, "ana"))
             .map_err(|problem| problem.status)
@@ -375,10 +378,10 @@ mod tests {
             gate.admit(peer, &HeaderMap::new())
                 .map_err(|problem| problem.status)
         };
-        assert!(ask(Peer::Local(Some(1000))).is_ok());
-        assert!(ask(Peer::Local(Some(0))).is_ok());
-        assert_eq!(ask(Peer::Local(Some(1001))).unwrap_err(), 403);
-        assert_eq!(ask(Peer::Local(None)).unwrap_err(), 403);
+        assert!(ask(PeerIdentity::Local(Some(1000))).is_ok());
+        assert!(ask(PeerIdentity::Local(Some(0))).is_ok());
+        assert_eq!(ask(PeerIdentity::Local(Some(1001))).unwrap_err(), 403);
+        assert_eq!(ask(PeerIdentity::Local(None)).unwrap_err(), 403);
     }
 
     #[test]
@@ -428,7 +431,7 @@ mod tests {
         ] {
             assert_eq!(ask(&gate, &[host, ("authorization", wrong)]), Err(401));
         }
-        let closed = Gate {
+        let closed = LocalGate {
             token: None,
             ..gate
         };
@@ -490,11 +493,14 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
-        let (first, second) = (Token::random().unwrap(), Token::random().unwrap());
+        let (first, second) = (
+            BearerToken::random().unwrap(),
+            BearerToken::random().unwrap(),
+        );
         first.save(&file).unwrap();
         second.save(&file).unwrap();
-        let found = Token::load(&file).unwrap();
-        assert!(second.is(found.text()) && !first.is(found.text()));
+        let found = BearerToken::load(&file).unwrap();
+        assert!(second.matches(found.text()) && !first.matches(found.text()));
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert!(!format!("{second:?}").contains(second.text()));
         assert_eq!(second.text().len(), 43);

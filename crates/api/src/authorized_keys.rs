@@ -18,7 +18,7 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Rights of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum KeyRole {
     /// All that the user may do.
     All,
     /// Read-only requests.
@@ -27,16 +27,16 @@ pub enum Role {
 
 /// Name and rights of an authorized key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authorized {
+pub struct AuthorizedKey {
     /// Name of the key's holder.
     pub name: String,
     /// Rights of the key.
-    pub role: Role,
+    pub role: KeyRole,
 }
 
 /// Authorized keys by public key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AuthorizedKeys(BTreeMap<PublicKey, Authorized>);
+pub struct AuthorizedKeys(BTreeMap<PublicKey, AuthorizedKey>);
 
 /// The file of authorized keys is not usable.
 #[derive(Debug, thiserror::Error)]
@@ -130,11 +130,11 @@ impl AuthorizedKeys {
                 return Err(wrong("not a name"));
             }
             let role = match role {
-                "all" => Role::All,
-                "read" => Role::Read,
+                "all" => KeyRole::All,
+                "read" => KeyRole::Read,
                 _ => return Err(wrong("neither all nor read")),
             };
-            let authorized = Authorized {
+            let authorized = AuthorizedKey {
                 name: name.to_owned(),
                 role,
             };
@@ -149,13 +149,13 @@ impl AuthorizedKeys {
     }
 
     /// Creates the set from keys that are stored elsewhere. It may be empty.
-    pub fn of(keys: impl IntoIterator<Item = (PublicKey, Authorized)>) -> Self {
+    pub fn from_keys(keys: impl IntoIterator<Item = (PublicKey, AuthorizedKey)>) -> Self {
         Self(keys.into_iter().collect())
     }
 
     /// Returns the entry of a key.
     #[must_use]
-    pub fn get(&self, key: &PublicKey) -> Option<&Authorized> {
+    pub fn get(&self, key: &PublicKey) -> Option<&AuthorizedKey> {
         self.0.get(key)
     }
 
@@ -196,8 +196,8 @@ mod tests {
             keys.get(&key)
                 .map(|found| (found.name.as_str(), found.role))
         };
-        assert_eq!(of(one), Some(("ana", Role::All)));
-        assert_eq!(of(two), Some(("ben@site", Role::Read)));
+        assert_eq!(of(one), Some(("ana", KeyRole::All)));
+        assert_eq!(of(two), Some(("ben@site", KeyRole::Read)));
         assert_eq!(of(PublicKey::from_bytes([3; 32])), None);
         let long = "x".repeat(65);
         for bad in [

@@ -19,7 +19,7 @@ impl CallerLog {
         let payer = caller.map(|caller| match caller.key {
             Some(key) => Payer::Key(key),
             // The user that the service runs as.
-            None => Payer::source(Ipv4Addr::LOCALHOST.into()),
+            None => Payer::from_address(Ipv4Addr::LOCALHOST.into()),
         });
         self.0.log(payer, line);
     }

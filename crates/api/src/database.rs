@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Database system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatabaseKind {
     /// SQLite: a file that one service uses alone.
     Sqlite,
     /// PostgreSQL: a server that several services share.
@@ -75,7 +75,7 @@ pub enum OpenError {
 pub struct Database {
     options: AnyConnectOptions,
     pool: Arc<RwLock<AnyPool>>,
-    kind: Kind,
+    kind: DatabaseKind,
     /// Present for SQLite only.
     checkpoints: Option<Checkpoints>,
     /// Number of times the connections were abandoned.
@@ -97,7 +97,7 @@ impl Database {
             .replace('#', "%23");
         Self::open(
             &format!("sqlite://{escaped}?mode=rwc"),
-            Kind::Sqlite,
+            DatabaseKind::Sqlite,
             migrations,
         )
         .await
@@ -111,23 +111,23 @@ impl Database {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(OpenError::Url);
         }
-        Self::open(url, Kind::Postgres, migrations).await
+        Self::open(url, DatabaseKind::Postgres, migrations).await
     }
 
-    async fn open(url: &str, kind: Kind, migrations: &Migrator) -> Result<Self, OpenError> {
+    async fn open(url: &str, kind: DatabaseKind, migrations: &Migrator) -> Result<Self, OpenError> {
         sqlx::any::install_default_drivers();
         let options = AnyConnectOptions::from_str(url)?;
         // A pool would retry until its timeout, and not report the cause.
         let mut first = AnyConnection::connect_with(&options).await?;
-        if kind == Kind::Sqlite {
+        if kind == DatabaseKind::Sqlite {
             first.execute(SQLITE_SETTINGS).await?;
         }
         first.close().await?;
         let pool = pool(&options, kind);
         migrations.run(&pool).await?;
         let checkpoints = match kind {
-            Kind::Sqlite => Some(Checkpoints::begin(options.clone(), SQLITE_SETTINGS)),
-            Kind::Postgres => None,
+            DatabaseKind::Sqlite => Some(Checkpoints::start(options.clone(), SQLITE_SETTINGS)),
+            DatabaseKind::Postgres => None,
         };
         Ok(Self {
             options,
@@ -139,7 +139,7 @@ impl Database {
     }
 
     /// Returns the database system.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> DatabaseKind {
         self.kind
     }
 
@@ -156,9 +156,9 @@ impl Database {
     /// The database does not answer.
     pub async fn connection(&self, settings: &[(&str, &str)]) -> sqlx::Result<AnyConnection> {
         let mut connection = AnyConnection::connect_with(&self.options).await?;
-        prepare(&mut connection, self.kind).await?;
-        if self.kind == Kind::Postgres {
-            set(&mut connection, settings).await?;
+        prepare_connection(&mut connection, self.kind).await?;
+        if self.kind == DatabaseKind::Postgres {
+            apply_settings(&mut connection, settings).await?;
         }
         Ok(connection)
     }
@@ -166,7 +166,7 @@ impl Database {
     /// Abandons all connections and cancels the work that waits for them
     /// ([`Self::unless_given_up`]). Used when the server can no longer be reached and does not
     /// report it. Later queries use new connections.
-    pub fn give_up(&self) {
+    pub fn abandon_connections(&self) {
         let new = pool(&self.options, self.kind);
         let old = std::mem::replace(&mut *self.pool.write(), new);
         self.given_up.send_modify(|times| *times += 1);
@@ -178,7 +178,7 @@ impl Database {
 
     /// Runs `work`. Returns `None` if connections are abandoned meanwhile; the work may then have
     /// been done or not.
-    pub async fn unless_given_up<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn run_unless_abandoned<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut given_up = self.given_up.subscribe();
         tokio::select! {
             biased;
@@ -193,30 +193,30 @@ impl Database {
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn write(&self) -> sqlx::Result<Transaction<'static, Any>> {
+    pub async fn begin_write(&self) -> sqlx::Result<Transaction<'static, Any>> {
         if let Some(checkpoints) = &self.checkpoints {
             // The next checkpoint includes what this transaction writes.
-            checkpoints.written();
+            checkpoints.notify_written();
         }
         match self.kind {
-            Kind::Sqlite => self.pool().begin_with("BEGIN IMMEDIATE").await,
-            Kind::Postgres => self.pool().begin().await,
+            DatabaseKind::Sqlite => self.pool().begin_with("BEGIN IMMEDIATE").await,
+            DatabaseKind::Postgres => self.pool().begin().await,
         }
     }
 
     /// Returns the suffix of a query that selects rows to be changed in the same transaction.
     pub fn for_update(&self) -> &'static str {
         match self.kind {
-            Kind::Sqlite => "",
-            Kind::Postgres => " FOR UPDATE",
+            DatabaseKind::Sqlite => "",
+            DatabaseKind::Postgres => " FOR UPDATE",
         }
     }
 
     /// Like [`Self::for_update`], but skips rows that another transaction has locked.
     pub fn for_update_skip_locked(&self) -> &'static str {
         match self.kind {
-            Kind::Sqlite => "",
-            Kind::Postgres => " FOR UPDATE SKIP LOCKED",
+            DatabaseKind::Sqlite => "",
+            DatabaseKind::Postgres => " FOR UPDATE SKIP LOCKED",
         }
     }
 
@@ -226,8 +226,8 @@ impl Database {
     /// The database does not answer.
     pub async fn now(&self, connection: &mut AnyConnection) -> sqlx::Result<i64> {
         match self.kind {
-            Kind::Sqlite => Ok(system_now()),
-            Kind::Postgres => {
+            DatabaseKind::Sqlite => Ok(system_now()),
+            DatabaseKind::Postgres => {
                 let now =
                     "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
                 sqlx::query(now).fetch_one(connection).await?.try_get("now")
@@ -239,32 +239,38 @@ impl Database {
     pub async fn close(&self) {
         // The last connection to close removes the write-ahead log.
         if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.end().await;
+            checkpoints.stop().await;
         }
         self.pool().close().await;
     }
 }
 
-fn pool(options: &AnyConnectOptions, kind: Kind) -> AnyPool {
+fn pool(options: &AnyConnectOptions, kind: DatabaseKind) -> AnyPool {
     AnyPoolOptions::new()
         .max_connections(MAX_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         // A file does not disappear; a server may.
-        .test_before_acquire(kind == Kind::Postgres)
-        .after_connect(move |connection, _| Box::pin(prepare(connection, kind)))
+        .test_before_acquire(kind == DatabaseKind::Postgres)
+        .after_connect(move |connection, _| Box::pin(prepare_connection(connection, kind)))
         .connect_lazy_with(options.clone())
 }
 
 /// Applies the settings of a new connection.
-async fn prepare(connection: &mut AnyConnection, kind: Kind) -> sqlx::Result<()> {
+async fn prepare_connection(
+    connection: &mut AnyConnection,
+    kind: DatabaseKind,
+) -> sqlx::Result<()> {
     match kind {
-        Kind::Sqlite => connection.execute(SQLITE_SETTINGS).await.map(drop),
-        Kind::Postgres => set(connection, POSTGRES_SETTINGS).await,
+        DatabaseKind::Sqlite => connection.execute(SQLITE_SETTINGS).await.map(drop),
+        DatabaseKind::Postgres => apply_settings(connection, POSTGRES_SETTINGS).await,
     }
 }
 
 /// Applies session settings, as far as the server knows them.
-async fn set(connection: &mut AnyConnection, settings: &[(&str, &str)]) -> sqlx::Result<()> {
+async fn apply_settings(
+    connection: &mut AnyConnection,
+    settings: &[(&str, &str)],
+) -> sqlx::Result<()> {
     for (name, value) in settings {
         sqlx::query("SELECT set_config(name, $2, false) FROM pg_settings WHERE name = $1")
             .bind(*name)

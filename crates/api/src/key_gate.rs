@@ -23,16 +23,16 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use longhaul_hop::{Payer, Place};
+use longhaul_hop::{ConnectionPermit, Payer};
 use longhaul_proto::{PublicKey, ReplayError, ReplayMemory, SessionId, check_time};
 use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
 
 use crate::access::Caller;
-use crate::authorized_keys::{Authorized, AuthorizedKeys, Role};
+use crate::authorized_keys::{AuthorizedKey, AuthorizedKeys, KeyRole};
 use crate::database::system_now;
 use crate::problem::{Problem, ProblemKind};
-use crate::signatures::message::{Scheme, normalised};
+use crate::signatures::message::{Scheme, normalise_authority};
 use crate::signatures::{Message, Presented, Purpose, SignatureError, digest};
 
 /// Default maximum size of a request's body, in bytes.
@@ -42,7 +42,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Permit of an open connection. The connection stays pending until one of its requests has been
 /// admitted.
-pub type SharedPlace = Arc<Mutex<Place>>;
+pub type SharedPermit = Arc<Mutex<ConnectionPermit>>;
 
 /// Authentication of signed requests: keys, names of the service, and nonces that were used.
 #[derive(Debug)]
@@ -60,9 +60,9 @@ pub struct KeyGate {
 
 /// Request whose signature is valid, and whose body was not checked yet.
 #[derive(Debug)]
-struct Checked {
+struct VerifiedRequest {
     presented: Presented,
-    authorized: Authorized,
+    authorized: AuthorizedKey,
 }
 
 impl KeyGate {
@@ -74,7 +74,7 @@ impl KeyGate {
         names: impl IntoIterator<Item = T>,
         since: u64,
     ) -> Arc<Self> {
-        Arc::new(Self::of(
+        Arc::new(Self::with_body_limit(
             "longhaul agent",
             MAX_BODY_BYTES,
             keys,
@@ -85,7 +85,7 @@ impl KeyGate {
 
     /// Like [`Self::new`], for the service that `command` runs, with bodies of at most
     /// `max_body_bytes`.
-    pub fn of<T: AsRef<str>>(
+    pub fn with_body_limit<T: AsRef<str>>(
         command: &'static str,
         max_body_bytes: usize,
         keys: AuthorizedKeys,
@@ -94,7 +94,7 @@ impl KeyGate {
     ) -> Self {
         let names = names
             .into_iter()
-            .map(|name| normalised(name.as_ref(), Scheme::Https));
+            .map(|name| normalise_authority(name.as_ref(), Scheme::Https));
         Self {
             keys: RwLock::new(Arc::new(keys)),
             names: names.collect(),
@@ -111,7 +111,7 @@ impl KeyGate {
     }
 
     /// Checks all of a request except its body. `now` is in milliseconds since 1970.
-    fn check(&self, parts: &Parts, now: u64) -> Result<Checked, Problem> {
+    fn check(&self, parts: &Parts, now: u64) -> Result<VerifiedRequest, Problem> {
         for (field, named) in [
             (header::ORIGIN, "a page"),
             (header::COOKIE, "a cookie"),
@@ -124,7 +124,7 @@ impl KeyGate {
                 ));
             }
         }
-        let message = Message::of(parts, Scheme::Https)?;
+        let message = Message::from_parts(parts, Scheme::Https)?;
         if !self.names.iter().any(|name| name == message.authority()) {
             let detail = format!(
                 "{} is no name of this service ({}): {} --server-name gives it one",
@@ -135,7 +135,7 @@ impl KeyGate {
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
         let presented = Presented::read(&message, Purpose::Api)?;
-        covers_what_counts(&presented, parts)?;
+        check_coverage(&presented, parts)?;
         let created = presented.created.saturating_mul(1000);
         check_time(created, now)?;
         if presented.expires.saturating_mul(1000) < now {
@@ -155,23 +155,23 @@ impl KeyGate {
         };
         presented.verify(&message)?;
         let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
-        if authorized.role == Role::Read && !changes_nothing {
+        if authorized.role == KeyRole::Read && !changes_nothing {
             let detail = format!(
                 "the key of {} may read, and change nothing",
                 authorized.name
             );
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
-        Ok(Checked {
+        Ok(VerifiedRequest {
             authorized: authorized.clone(),
             presented,
         })
     }
 
     /// Checks that the body is the one that was signed, and that the request is not a replay.
-    fn complete(
+    fn check_body_and_replay(
         &self,
-        checked: &Checked,
+        checked: &VerifiedRequest,
         parts: &Parts,
         body: &[u8],
         now: u64,
@@ -203,7 +203,7 @@ fn nonce_id(presented: &Presented) -> SessionId {
 }
 
 /// Checks that the signature covers all parts that determine the request's effect.
-fn covers_what_counts(presented: &Presented, parts: &Parts) -> Result<(), SignatureError> {
+fn check_coverage(presented: &Presented, parts: &Parts) -> Result<(), SignatureError> {
     let uncovered = |component| Err(SignatureError::Uncovered(component));
     if !presented.covers("@method") {
         return uncovered("@method");
@@ -260,20 +260,20 @@ pub async fn guard_keys(
 }
 
 /// Charges the connection of an admitted request to `payer`.
-pub(crate) fn take_account(request: &Extensions, payer: Payer) -> Result<(), Problem> {
-    let Some(place) = request.get::<SharedPlace>() else {
+pub(crate) fn charge_connection(request: &Extensions, payer: Payer) -> Result<(), Problem> {
+    let Some(place) = request.get::<SharedPermit>() else {
         return Ok(());
     };
     let mut place = place.lock();
     place
-        .verified(payer)
+        .charge_to(payer)
         .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))
 }
 
 async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
     let checked = gate.check(&parts, now())?;
-    take_account(&parts.extensions, Payer::Key(checked.presented.key))?;
+    charge_connection(&parts.extensions, Payer::Key(checked.presented.key))?;
     let body = match timeout(
         BODY_TIMEOUT,
         axum::body::to_bytes(body, gate.max_body_bytes),
@@ -292,7 +292,7 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
         }
         Err(_) => return Err(Problem::new(ProblemKind::Invalid, "the body took too long")),
     };
-    let caller = gate.complete(&checked, &parts, &body, now())?;
+    let caller = gate.check_body_and_replay(&checked, &parts, &body, now())?;
     parts.extensions.insert(caller);
     // The method was checked against the role above. Handlers check what else the role excludes.
     parts.extensions.insert(checked.authorized.role);

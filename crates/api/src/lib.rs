@@ -21,7 +21,7 @@ pub mod problem;
 pub mod signatures;
 pub mod tls;
 
-pub use access::{Caller, Gate};
+pub use access::{Caller, LocalGate};
 pub use caller_log::CallerLog;
 pub use database::Database;
 pub use key_gate::KeyGate;

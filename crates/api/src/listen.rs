@@ -9,13 +9,13 @@ use std::path::Path;
 
 use tokio::net::{TcpListener, UnixListener};
 
-pub use secured::{anywhere, serve_secured};
-pub(crate) use serving::source;
-pub use serving::{Acceptor, Opening, serve};
+pub use secured::{any_address, serve_secured};
+pub(crate) use serving::source_address;
+pub use serving::{Acceptor, PendingStream, serve};
 
 /// A service cannot listen.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenError {
+pub enum ServiceListenError {
     /// Other machines could reach the address.
     #[error(
         "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS \
@@ -37,8 +37,8 @@ pub enum ListenError {
 ///
 /// # Errors
 /// The socket cannot be created.
-pub fn unix(path: &Path) -> Result<UnixListener, ListenError> {
-    let failed = |source| ListenError::Socket {
+pub fn unix(path: &Path) -> Result<UnixListener, ServiceListenError> {
+    let failed = |source| ServiceListenError::Socket {
         place: path.display().to_string(),
         source,
     };
@@ -53,13 +53,13 @@ pub fn unix(path: &Path) -> Result<UnixListener, ListenError> {
 ///
 /// # Errors
 /// The address is not a loopback address, or the socket cannot be created.
-pub async fn loopback(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub async fn loopback(address: SocketAddr) -> Result<TcpListener, ServiceListenError> {
     if !address.ip().is_loopback() {
-        return Err(ListenError::NotLoopback(address));
+        return Err(ServiceListenError::NotLoopback(address));
     }
     TcpListener::bind(address)
         .await
-        .map_err(|source| ListenError::Socket {
+        .map_err(|source| ServiceListenError::Socket {
             place: address.to_string(),
             source,
         })

@@ -27,7 +27,7 @@ pub enum ProblemKind {
     /// The request conflicts with the current state.
     Conflict,
     /// There is not enough bandwidth at that time.
-    NoRoom,
+    InsufficientBandwidth,
     /// The idempotency key was already used for another request.
     KeyReused,
     /// The request is too large.
@@ -43,7 +43,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
             Self::Unauthenticated => "unauthenticated",
@@ -51,7 +51,7 @@ impl ProblemKind {
             Self::NotFound => "not-found",
             Self::Method => "method",
             Self::Conflict => "conflict",
-            Self::NoRoom => "no-room",
+            Self::InsufficientBandwidth => "no-room",
             Self::KeyReused => "idempotency-key-reused",
             Self::TooLarge => "too-large",
             Self::TooMany => "too-many",
@@ -69,7 +69,7 @@ impl ProblemKind {
             Self::NotFound => "Not found",
             Self::Method => "Not a method of this",
             Self::Conflict => "Not possible now",
-            Self::NoRoom => "No room for it then",
+            Self::InsufficientBandwidth => "No room for it then",
             Self::KeyReused => "The idempotency key was used for another request",
             Self::TooLarge => "The request is too large",
             Self::TooMany => "Asked too often",
@@ -86,7 +86,7 @@ impl ProblemKind {
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Conflict | Self::NoRoom => StatusCode::CONFLICT,
+            Self::Conflict | Self::InsufficientBandwidth => StatusCode::CONFLICT,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
@@ -116,7 +116,7 @@ impl Problem {
     /// Creates a problem. `detail` is one line for people to read, and may quote the request.
     pub fn new(kind: ProblemKind, detail: impl AsRef<str>) -> Self {
         Self {
-            kind: format!("urn:longhaul:problem:{}", kind.word()),
+            kind: format!("urn:longhaul:problem:{}", kind.as_str()),
             title: kind.title().to_owned(),
             status: kind.status().as_u16(),
             detail: printable(detail.as_ref().as_bytes()),
@@ -148,9 +148,9 @@ impl From<sqlx::Error> for Problem {
 
 /// JSON body of a request. Unknown fields are refused if its type denies them.
 #[derive(Debug)]
-pub struct Body<T>(pub T);
+pub struct JsonBody<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -170,9 +170,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
 /// Query parameters of a request.
 #[derive(Debug)]
-pub struct Asked<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
@@ -187,9 +187,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
 
 /// Path parameters of a request.
 #[derive(Debug)]
-pub struct Named<T>(pub T);
+pub struct PathParams<T>(pub T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T> {
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {

@@ -101,7 +101,7 @@ impl Certificate {
     ///
     /// # Errors
     /// A name is invalid.
-    pub fn own(key: &SigningKey, names: &[String]) -> Result<Self, TlsError> {
+    pub fn from_key(key: &SigningKey, names: &[String]) -> Result<Self, TlsError> {
         let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
         let mut params = CertificateParams::default();
         for name in names {
@@ -122,7 +122,7 @@ impl Certificate {
         // Differs between keys, so that one certificate is not taken for another's issuer.
         subject.push(
             DnType::CommonName,
-            format!("Longhaul {}", short(&key.public())),
+            format!("Longhaul {}", key_suffix(&key.public())),
         );
         params.distinguished_name = subject;
         params.serial_number = Some(serial(&key.public(), names));
@@ -138,7 +138,7 @@ impl Certificate {
         let der = certificate.der().clone();
         let pem = pem(&der);
         Ok(Self {
-            config: server(vec![der], private.into())?,
+            config: server_config(vec![der], private.into())?,
             pem: Some(pem),
         })
     }
@@ -147,7 +147,7 @@ impl Certificate {
     ///
     /// # Errors
     /// The files cannot be read, do not match, or all users can read the key.
-    pub fn of_site(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
+    pub fn from_files(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
         use std::os::unix::fs::MetadataExt;
         let chain = read_certificates(certificates, |path| std::fs::read(path))?;
         let wrong = |why: &dyn ToString| TlsError::File {
@@ -161,7 +161,7 @@ impl Certificate {
         }
         let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(&error))?;
         Ok(Self {
-            config: server(chain, private)?,
+            config: server_config(chain, private)?,
             pem: None,
         })
     }
@@ -187,7 +187,7 @@ fn read_certificates(
 }
 
 /// Returns the end of a key's text, enough to tell keys apart.
-fn short(key: &PublicKey) -> String {
+fn key_suffix(key: &PublicKey) -> String {
     let text = key.to_string();
     let (_, digits) = text.split_once(':').unwrap_or_default();
     digits.chars().take(32).collect()
@@ -221,7 +221,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem
 }
 
-fn server(
+fn server_config(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerTls, TlsError> {
@@ -241,7 +241,7 @@ pub type IsTrusted = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// Method of verifying a service.
 #[derive(Clone)]
-pub enum Known {
+pub enum ServerVerification {
     /// By its Ed25519 key only.
     ByKey(IsTrusted),
     /// By an authority whose certificate is in this file.
@@ -252,7 +252,7 @@ pub enum Known {
     BySystem,
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for ServerVerification {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::ByKey(_) => "ByKey",
@@ -267,14 +267,14 @@ impl std::fmt::Debug for Known {
 ///
 /// # Errors
 /// The root certificates cannot be read.
-pub fn client(known: Known) -> Result<ClientTls, TlsError> {
+pub fn client_config(known: ServerVerification) -> Result<ClientTls, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let (authorities, is_trusted) = match known {
-        Known::ByKey(is_trusted) => (None, Some(is_trusted)),
-        Known::ByAuthority(file) => (Some(roots_of(&file)?), None),
+        ServerVerification::ByKey(is_trusted) => (None, Some(is_trusted)),
+        ServerVerification::ByAuthority(file) => (Some(load_roots(&file)?), None),
         // A machine without root certificates can still verify a service by its key.
-        Known::Either(is_trusted) => (system_roots().ok(), Some(is_trusted)),
-        Known::BySystem => (Some(system_roots()?), None),
+        ServerVerification::Either(is_trusted) => (system_roots().ok(), Some(is_trusted)),
+        ServerVerification::BySystem => (Some(system_roots()?), None),
     };
     let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
     let authorities = authorities.map(|roots| {
@@ -296,7 +296,7 @@ pub fn client(known: Known) -> Result<ClientTls, TlsError> {
     Ok(Arc::new(config))
 }
 
-fn roots_of(file: &Path) -> Result<RootCertStore, TlsError> {
+fn load_roots(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     // The file determines which services are trusted.
     let trusted = |path: &Path| read_trusted_file(path).map(String::into_bytes);

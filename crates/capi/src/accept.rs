@@ -6,14 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{MAX_MESSAGE, Reply};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply};
 
-use crate::guard::quietly;
-use crate::listen::{at, inherit};
-use crate::query::reported;
+use crate::guard::catching_panics;
+use crate::listen::{inherit, session_address};
+use crate::query::encode_reported;
 use crate::settle;
-use crate::system::{canonical, cookie, errno, fail, give, local_address, mapped, set_errno};
-use crate::table::{self, State};
+use crate::system::{
+    cookie, errno, fail, local_address, set_errno, to_canonical_address, to_mapped, write_address,
+};
+use crate::table::{self, SocketState};
 
 /// `accept(2)`.
 ///
@@ -41,7 +43,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
     flags: c_int,
 ) -> c_int {
     let before = errno();
-    let ours = quietly(None, || at(fd));
+    let ours = catching_panics(None, || session_address(fd));
     set_errno(before);
     let Some(at) = ours else {
         // SAFETY: the caller's promise is the system call's.
@@ -58,7 +60,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
         _ => return fail(libc::EMFILE),
     }
     loop {
-        let mut packet = [0u8; MAX_MESSAGE];
+        let mut packet = [0u8; MAX_MESSAGE_BYTES];
         let mut part = libc::iovec {
             iov_base: packet.as_mut_ptr().cast(),
             iov_len: packet.len(),
@@ -82,20 +84,20 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
             return -1;
         };
         // SAFETY: filled in by the system call.
-        let socket = unsafe { passed(&message) };
+        let socket = unsafe { passed_descriptor(&message) };
         if got == 0 {
             // The on-ramp stopped accepting, or the program has shut the listener down.
             return fail(libc::EINVAL);
         }
         let packet = packet.get(..got).unwrap_or_default();
         let Some(socket) = socket else { continue };
-        let accepted = quietly(None, || accepted(fd, at, packet, socket, flags));
+        let accepted = catching_panics(None, || accepted(fd, at, packet, socket, flags));
         let Some((socket, peer)) = accepted else {
             continue;
         };
         if !address.is_null() {
             // SAFETY: the caller's promise is the system call's.
-            if let Err(errno) = unsafe { give(&peer, address.cast::<c_void>(), length) } {
+            if let Err(errno) = unsafe { write_address(&peer, address.cast::<c_void>(), length) } {
                 return fail(errno);
             }
         }
@@ -108,7 +110,7 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
 ///
 /// # Safety
 /// The message was filled in by `recvmsg`.
-unsafe fn passed(message: &libc::msghdr) -> Option<OwnedFd> {
+unsafe fn passed_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     // SAFETY: the caller's promise.
     let head = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
     if (head.cmsg_level, head.cmsg_type) != (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
@@ -131,11 +133,11 @@ fn accepted(
     socket: OwnedFd,
     flags: c_int,
 ) -> Option<(OwnedFd, Vec<u8>)> {
-    let Ok(Reply::Accepted {
+    let Ok(RampReply::Accepted {
         peer,
         key,
         local: came_to,
-    }) = Reply::decode(packet)
+    }) = RampReply::decode(packet)
     else {
         return None;
     };
@@ -144,21 +146,21 @@ fn accepted(
     // listener's.
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
-            canonical(peer),
+            to_canonical_address(peer),
             SocketAddr::new(
-                own(at, came_to, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+                local_ip(at, came_to, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)),
                 at.port(),
             ),
         ),
         SocketAddr::V6(_) => (
-            mapped(peer),
-            mapped(SocketAddr::new(
-                own(at, came_to, fd, IpAddr::V6(Ipv6Addr::LOCALHOST)),
+            to_mapped(peer),
+            to_mapped(SocketAddr::new(
+                local_ip(at, came_to, fd, IpAddr::V6(Ipv6Addr::LOCALHOST)),
                 at.port(),
             )),
         ),
     };
-    let native = settle::known(listener, |entry| Some(entry.native)).unwrap_or(false);
+    let native = settle::with_known_entry(listener, |entry| Some(entry.native)).unwrap_or(false);
     inherit(listener, fd);
     let status = if flags & libc::SOCK_NONBLOCK == 0 {
         0
@@ -168,18 +170,18 @@ fn accepted(
     // SAFETY: takes no pointer.
     unsafe { libc::fcntl(fd, libc::F_SETFL, status) };
     let cookie = cookie(fd)?;
-    table::with(|table| {
-        table.set_state(cookie, State::Connected { reported: true });
+    table::with_table(|table| {
+        table.set_state(cookie, SocketState::Connected { reported: true });
         let entry = table.entry(cookie);
         (entry.native, entry.carried) = (native, true);
         (entry.peer, entry.local, entry.key) = (Some(peer), Some(local), Some(key));
     });
-    Some((socket, reported(peer, None, native)))
+    Some((socket, encode_reported(peer, None, native)))
 }
 
 /// Returns the local address: the listener's unless that is unspecified, else the one that the
 /// on-ramp reports for the session, else the socket's.
-fn own(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr) -> IpAddr {
+fn local_ip(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr) -> IpAddr {
     if at.ip().is_unspecified() {
         let of = came_to
             .or_else(|| local_address(fd))

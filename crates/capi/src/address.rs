@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use libc::{sa_family_t, sockaddr, socklen_t};
-use longhaul_ramp::{MAX_NAME, MAX_ROUTE};
+use longhaul_ramp::{MAX_NAME_BYTES, MAX_ROUTE_BYTES};
 
 use crate::guard::guarded;
 use crate::system::Errno;
@@ -64,7 +64,7 @@ pub struct SockaddrLsl {
 
 /// A destination, parsed and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Destination {
+pub struct ParsedDestination {
     /// Its address, if it is known.
     pub address: Option<SocketAddr>,
     /// Its name, if there is one.
@@ -85,7 +85,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 
 /// Copies a text into a C array and pads it with at least one NUL. Returns false if it does not
 /// fit.
-fn put(text: &str, place: &mut [u8]) -> bool {
+fn copy_text(text: &str, place: &mut [u8]) -> bool {
     place.fill(0);
     if text.len() >= place.len() {
         return false;
@@ -121,7 +121,7 @@ impl SockaddrLsl {
     }
 
     /// Returns an address with the name that resolved to it.
-    pub fn of(address: Option<SocketAddr>, name: Option<&str>) -> Self {
+    pub fn from_parts(address: Option<SocketAddr>, name: Option<&str>) -> Self {
         let mut lsl = Self::empty();
         if let Some(address) = address {
             lsl.port = address.port().to_be();
@@ -134,7 +134,7 @@ impl SockaddrLsl {
             }
         }
         if let Some(name) = name {
-            put(name, &mut lsl.name[..=MAX_NAME]);
+            copy_text(name, &mut lsl.name[..=MAX_NAME_BYTES]);
         }
         lsl
     }
@@ -177,9 +177,9 @@ impl SockaddrLsl {
     ///
     /// # Errors
     /// `EINVAL` if it is ill-formed.
-    pub fn destination(&self) -> Result<Destination, Errno> {
+    pub fn destination(&self) -> Result<ParsedDestination, Errno> {
         let name = text(&self.name).ok_or(libc::EINVAL)?;
-        if name.len() > MAX_NAME {
+        if name.len() > MAX_NAME_BYTES {
             return Err(libc::EINVAL);
         }
         let port = u16::from_be(self.port);
@@ -187,7 +187,7 @@ impl SockaddrLsl {
             IpAddr::V4(_) => SocketAddr::new(ip, port),
             IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, self.scope).into(),
         });
-        Ok(Destination {
+        Ok(ParsedDestination {
             address,
             name: (!name.is_empty()).then(|| name.to_owned()),
             port,
@@ -234,7 +234,7 @@ impl SockaddrLsl {
             };
             written.and(host_written).map_err(|_| libc::EINVAL)?;
         }
-        if route.len() > MAX_ROUTE {
+        if route.len() > MAX_ROUTE_BYTES {
             return Err(libc::EINVAL);
         }
         Ok((!route.is_empty()).then_some(route))
@@ -289,7 +289,7 @@ fn read_hop(text: &str, hop: &mut LslHop) -> Option<()> {
         Some(port) => port.parse().ok().filter(|port| *port != 0)?,
         None => 0,
     };
-    if host.is_empty() || !put(host, &mut hop.host) || !put(key, &mut hop.key) {
+    if host.is_empty() || !copy_text(host, &mut hop.host) || !copy_text(key, &mut hop.key) {
         return None;
     }
     (hop.port, hop.loose, hop.reserved) = (port.to_be(), loose, 0);
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn lsl_set_route(address: *mut SockaddrLsl, route: *const 
         // SAFETY: the caller says that it is NULL or valid.
         let address = unsafe { address.as_mut() }.ok_or(libc::EFAULT)?;
         // SAFETY: the caller says that it is NULL or NUL-terminated.
-        let route = unsafe { crate::guard::text(route) }.ok_or(libc::EFAULT)?;
+        let route = unsafe { crate::guard::c_str(route) }.ok_or(libc::EFAULT)?;
         let mut changed = *address;
         changed.set_route(route.to_str().map_err(|_| libc::EINVAL)?)?;
         *address = changed;
@@ -404,7 +404,7 @@ mod tests {
     fn addresses_are_reported_as_they_were_given() {
         for text in ["192.0.2.1:9", "[2001:db8::1]:99"] {
             let address: SocketAddr = text.parse().unwrap();
-            let lsl = SockaddrLsl::of(Some(address), Some("n.example"));
+            let lsl = SockaddrLsl::from_parts(Some(address), Some("n.example"));
             let read = lsl.destination().unwrap();
             assert_eq!(
                 (read.address, read.name.as_deref()),
@@ -412,14 +412,17 @@ mod tests {
             );
         }
         assert_eq!(
-            SockaddrLsl::of(None, None).destination().unwrap().address,
+            SockaddrLsl::from_parts(None, None)
+                .destination()
+                .unwrap()
+                .address,
             None
         );
     }
 
     #[test]
     fn an_address_may_end_behind_its_hops() {
-        let mut lsl = SockaddrLsl::of("192.0.2.1:9".parse().ok(), None);
+        let mut lsl = SockaddrLsl::from_parts("192.0.2.1:9".parse().ok(), None);
         lsl.set_route("a,b").unwrap();
         let raw = (&raw const lsl).cast();
         let base = offset_of!(SockaddrLsl, hops);

@@ -10,23 +10,23 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{Ask, Reply, Request};
+use longhaul_ramp::{RampReply, RampRequest, RouteQuery};
 
-use crate::address::{self, AF_LSL, Destination, SockaddrLsl};
-use crate::guard::quietly;
+use crate::address::{self, AF_LSL, ParsedDestination, SockaddrLsl};
+use crate::guard::catching_panics;
 use crate::system::{
-    self, Errno, RawAddress, TCP_CLOSE, checked, cookie, disconnect, errno, fail, is_nonblocking,
-    local_address, option, tcp_family, tcp_state,
+    self, Errno, RawAddress, TCP_CLOSE, check_result, cookie, disconnect, errno, fail,
+    is_nonblocking, local_address, option, tcp_family, tcp_state,
 };
-use crate::table::{self, Pending, State};
-use crate::wish::Wishes;
+use crate::table::{self, PendingRoute, SocketState};
+use crate::wish::SocketWishes;
 use crate::{fill, ramp, resolve, settle};
 
 /// Maximum duration of a connection over loopback, in milliseconds.
-const MAX_LOOPBACK: c_int = 5_000;
+const LOOPBACK_TIMEOUT_MS: c_int = 5_000;
 
 /// Action that `connect` has to take.
-enum Plan {
+enum ConnectPlan {
     /// Call the system with the program's arguments.
     Real,
     /// Call the system with each address of the destination, until one answers.
@@ -34,11 +34,11 @@ enum Plan {
     /// Return this result.
     Answer(Result<(), Errno>),
     /// Wait for the route.
-    Wait(Waiting),
+    Wait(RouteWait),
 }
 
 /// A route for which a blocking `connect` waits.
-struct Waiting {
+struct RouteWait {
     cookie: u64,
     ramp: Arc<OwnedFd>,
     /// If true, the limit is `LSL_CONNECT_TIMEOUT`, and the attempt ends when it expires.
@@ -57,14 +57,14 @@ pub unsafe extern "C-unwind" fn lsl_connect(
 ) -> c_int {
     let before = errno();
     // SAFETY: the caller's promise is passed on.
-    let plan = quietly(Plan::Real, || unsafe { plan(fd, address, length) });
+    let plan = catching_panics(ConnectPlan::Real, || unsafe { plan(fd, address, length) });
     system::set_errno(before);
     let result = match plan {
         // SAFETY: the caller's promise is the system call's.
-        Plan::Real => return unsafe { libc::connect(fd, address, length) },
-        Plan::Direct(addresses, family) => direct(fd, &addresses, family),
-        Plan::Answer(result) => result,
-        Plan::Wait(waiting) => wait(fd, &waiting),
+        ConnectPlan::Real => return unsafe { libc::connect(fd, address, length) },
+        ConnectPlan::Direct(addresses, family) => direct(fd, &addresses, family),
+        ConnectPlan::Answer(result) => result,
+        ConnectPlan::Wait(waiting) => wait(fd, &waiting),
     };
     match result {
         Ok(()) => 0,
@@ -74,45 +74,45 @@ pub unsafe extern "C-unwind" fn lsl_connect(
 
 /// # Safety
 /// As for the system call.
-unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
+unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> ConnectPlan {
     if address.is_null() || (length as usize) < size_of::<libc::sa_family_t>() {
-        return Plan::Real;
+        return ConnectPlan::Real;
     }
     // SAFETY: the caller says that `address` has that many bytes.
     let family = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
     if family == libc::AF_UNSPEC {
         forget(fd);
-        return Plan::Real;
+        return ConnectPlan::Real;
     }
     if ![libc::AF_INET, libc::AF_INET6, AF_LSL].contains(&family) {
-        return Plan::Real;
+        return ConnectPlan::Real;
     }
-    if settle::known(fd, |entry| {
-        matches!(entry.state(), State::Listening(_)).then_some(())
+    if settle::with_known_entry(fd, |entry| {
+        matches!(entry.state(), SocketState::Listening(_)).then_some(())
     })
     .is_some()
     {
-        return Plan::Answer(Err(libc::EISCONN));
+        return ConnectPlan::Answer(Err(libc::EISCONN));
     }
     let Some(cookie) = cookie(fd) else {
-        return Plan::Real;
+        return ConnectPlan::Real;
     };
     let Some(socket_family) = tcp_family(fd) else {
         let no_ours = family == AF_LSL;
         return if no_ours {
-            Plan::Answer(Err(libc::EAFNOSUPPORT))
+            ConnectPlan::Answer(Err(libc::EAFNOSUPPORT))
         } else {
-            Plan::Real
+            ConnectPlan::Real
         };
     };
     // SAFETY: the caller's promise is passed on.
     let destination = match unsafe { read(address, length, family, socket_family) } {
         Ok(Some(destination)) => destination,
-        Ok(None) => return Plan::Real,
-        Err(errno) => return Plan::Answer(Err(errno)),
+        Ok(None) => return ConnectPlan::Real,
+        Err(errno) => return ConnectPlan::Answer(Err(errno)),
     };
     if table::is_used()
-        && let Some(plan) = begun_before(fd, cookie)
+        && let Some(plan) = earlier_outcome(fd, cookie)
     {
         return plan;
     }
@@ -122,14 +122,14 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
         let somewhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 9));
         let address = destination.address.unwrap_or(somewhere);
         return if family == AF_LSL {
-            Plan::Direct(vec![address], socket_family)
+            ConnectPlan::Direct(vec![address], socket_family)
         } else {
-            Plan::Real
+            ConnectPlan::Real
         };
     }
-    let wishes = table::with(|table| table.get(cookie).map(|entry| entry.wishes.clone()))
+    let wishes = table::with_table(|table| table.get(cookie).map(|entry| entry.wishes.clone()))
         .unwrap_or_default();
-    let attempt = Attempt {
+    let attempt = ConnectAttempt {
         fd,
         cookie,
         family: socket_family,
@@ -139,7 +139,7 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
     };
     attempt
         .begin()
-        .unwrap_or_else(|errno| Plan::Answer(Err(errno)))
+        .unwrap_or_else(|errno| ConnectPlan::Answer(Err(errno)))
 }
 
 /// Reads the destination. Returns `None` if the kernel has to report its error, or if only the
@@ -152,7 +152,7 @@ unsafe fn read(
     length: socklen_t,
     family: c_int,
     socket_family: c_int,
-) -> Result<Option<Destination>, Errno> {
+) -> Result<Option<ParsedDestination>, Errno> {
     if family == AF_LSL {
         // SAFETY: the caller's promise.
         let destination = unsafe { SockaddrLsl::read(address, length) }?.destination()?;
@@ -178,7 +178,7 @@ unsafe fn read(
     {
         return Ok(None);
     }
-    Ok(Some(Destination {
+    Ok(Some(ParsedDestination {
         address: Some(SocketAddr::new(ip, to.port()))
             .filter(SocketAddr::is_ipv4)
             .or(Some(to)),
@@ -193,8 +193,8 @@ fn forget(fd: c_int) {
     if table::is_used()
         && let Some(cookie) = cookie(fd)
     {
-        table::with(|table| {
-            if let State::Connecting(pending) = table.set_state(cookie, State::Idle)
+        table::with_table(|table| {
+            if let SocketState::Connecting(pending) = table.set_state(cookie, SocketState::Idle)
                 && let Some(buffer) = pending.buffer
             {
                 buffer.restore(fd);
@@ -207,32 +207,36 @@ fn forget(fd: c_int) {
 }
 
 /// Returns the outcome of an earlier attempt, or `None` if there was no such attempt.
-fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
+fn earlier_outcome(fd: c_int, cookie: u64) -> Option<ConnectPlan> {
     if let Some(result) = settle::result(fd, cookie) {
-        return Some(Plan::Answer(result));
+        return Some(ConnectPlan::Answer(result));
     }
-    enum Known {
+    enum KnownState {
         Connecting(Arc<OwnedFd>, Option<u32>),
         Connected,
         Spent,
     }
-    let known = table::with(|table| {
+    let known = table::with_table(|table| {
         let entry = table.get(cookie)?;
         match entry.state() {
-            State::Connecting(pending) => {
+            SocketState::Connecting(pending) => {
                 let limit = entry.wishes.connect_timeout;
-                Some(Known::Connecting(Arc::clone(&pending.ramp), limit))
+                Some(KnownState::Connecting(Arc::clone(&pending.ramp), limit))
             }
-            State::Connected { .. } => Some(Known::Connected),
-            State::Spent => Some(Known::Spent),
+            SocketState::Connected { .. } => Some(KnownState::Connected),
+            SocketState::Spent => Some(KnownState::Spent),
             _ => None,
         }
     });
     match known? {
-        Known::Connecting(..) if is_nonblocking(fd) => Some(Plan::Answer(Err(libc::EALREADY))),
-        Known::Connecting(ramp, limit) => Some(Plan::Wait(waiting(fd, cookie, ramp, limit))),
-        Known::Connected => Some(Plan::Answer(Err(libc::EISCONN))),
-        Known::Spent => {
+        KnownState::Connecting(..) if is_nonblocking(fd) => {
+            Some(ConnectPlan::Answer(Err(libc::EALREADY)))
+        }
+        KnownState::Connecting(ramp, limit) => {
+            Some(ConnectPlan::Wait(route_wait(fd, cookie, ramp, limit)))
+        }
+        KnownState::Connected => Some(ConnectPlan::Answer(Err(libc::EISCONN))),
+        KnownState::Spent => {
             disconnect(fd);
             forget(fd);
             None
@@ -241,7 +245,7 @@ fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
 }
 
 /// Limits the wait to `SO_SNDTIMEO` or the program's own limit, whichever is less.
-fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Waiting {
+fn route_wait(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> RouteWait {
     let sending: Option<libc::timeval> = option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO).ok();
     let sending =
         sending.map(|time| time.tv_sec.saturating_mul(1000) + (time.tv_usec + 999) / 1000);
@@ -249,8 +253,8 @@ fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Wa
     let own = limit.map(i64::from).filter(|limit| *limit > 0);
     let gives_up = own.is_some_and(|own| sending.is_none_or(|sending| own <= sending));
     let least = [sending, own].into_iter().flatten().min();
-    ramp::wait_at_most(ramp.as_raw_fd(), least.unwrap_or(0));
-    Waiting {
+    ramp::set_receive_timeout(ramp.as_raw_fd(), least.unwrap_or(0));
+    RouteWait {
         cookie,
         ramp,
         gives_up,
@@ -259,9 +263,9 @@ fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Wa
 
 /// Waits for the route. Signals interrupt it as they interrupt `connect`: the kernel restarts the
 /// system call that waits in the same cases.
-fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
+fn wait(fd: c_int, waiting: &RouteWait) -> Result<(), Errno> {
     loop {
-        if let Some(result) = quietly(None, || settle::result(fd, waiting.cookie)) {
+        if let Some(result) = catching_panics(None, || settle::result(fd, waiting.cookie)) {
             return result;
         }
         let mut byte = 0u8;
@@ -277,7 +281,7 @@ fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
         match errno() {
             _ if come >= 0 => {}
             libc::EAGAIN if waiting.gives_up => {
-                quietly((), || {
+                catching_panics((), || {
                     disconnect(fd);
                     forget(fd);
                 });
@@ -296,7 +300,7 @@ fn direct(fd: c_int, addresses: &[SocketAddr], family: c_int) -> Result<(), Errn
     for address in addresses {
         let raw = RawAddress::for_family(*address, family);
         // SAFETY: the address has the length that is given.
-        result = checked(unsafe { libc::connect(fd, raw.as_ptr(), raw.length()) }).map(drop);
+        result = check_result(unsafe { libc::connect(fd, raw.as_ptr(), raw.length()) }).map(drop);
         match result {
             Ok(()) | Err(libc::EINPROGRESS | libc::EALREADY | libc::EISCONN | libc::EINTR) => break,
             Err(_) => {}
@@ -306,16 +310,16 @@ fn direct(fd: c_int, addresses: &[SocketAddr], family: c_int) -> Result<(), Errn
 }
 
 /// An attempt to connect.
-struct Attempt {
+struct ConnectAttempt {
     fd: c_int,
     cookie: u64,
     family: c_int,
     is_lsl: bool,
-    destination: Destination,
-    wishes: Wishes,
+    destination: ParsedDestination,
+    wishes: SocketWishes,
 }
 
-impl Attempt {
+impl ConnectAttempt {
     fn closed(&self) -> bool {
         self.wishes.closed
             || self.destination.flags & address::CLOSED != 0
@@ -329,7 +333,7 @@ impl Attempt {
     }
 
     /// Asks the on-ramp, and follows its answer.
-    fn begin(&self) -> Result<Plan, Errno> {
+    fn begin(&self) -> Result<ConnectPlan, Errno> {
         let path: Option<&OsString> = self.wishes.onramp.as_ref();
         let answer = ramp::dial(path.map(OsString::as_os_str), true).and_then(|ramp| {
             let packet = self.ask(ramp.as_raw_fd())?;
@@ -341,24 +345,24 @@ impl Attempt {
             Err(libc::ENAMETOOLONG) if path.is_none() && self.destination.route.is_some() => {
                 return Err(libc::EINVAL);
             }
-            Err(_) => return self.without("no on-ramp answers"),
+            Err(_) => return self.connect_without_onramp("no on-ramp answers"),
         };
         match packet.reply() {
-            Ok(Reply::Direct { reason, .. }) if self.acceptor() => {
-                self.note(reason, false);
+            Ok(RampReply::Direct { reason, .. }) if self.acceptor() => {
+                self.record(reason, false);
                 Err(libc::ENETUNREACH)
             }
-            Ok(Reply::Direct { reason, .. }) => self.direct(reason),
-            Ok(Reply::Refuse { errno, reason }) => {
-                self.note(reason, false);
+            Ok(RampReply::Direct { reason, .. }) => self.direct(reason),
+            Ok(RampReply::Refuse { errno, reason }) => {
+                self.record(reason, false);
                 Err(errno)
             }
-            Ok(Reply::Via {
+            Ok(RampReply::Via {
                 listener,
                 ticket,
                 reason,
-            }) => self.via(ramp, listener, ticket, reason),
-            _ => self.without("the on-ramp did not answer as it should"),
+            }) => self.connect_via_onramp(ramp, listener, ticket, reason),
+            _ => self.connect_without_onramp("the on-ramp did not answer as it should"),
         }
     }
 
@@ -368,13 +372,13 @@ impl Attempt {
             .address
             .map(|address| address.ip().to_canonical());
         let remembered =
-            ip.and_then(|ip| table::with(|table| table.names.name_of(ip).map(str::to_owned)));
+            ip.and_then(|ip| table::with_table(|table| table.names.name_of(ip).map(str::to_owned)));
         let v6_only = self.family == libc::AF_INET6
             && option::<c_int>(self.fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(0) != 0;
         let v6 = self.family == libc::AF_INET6 && (v6_only || ip.is_some_and(|ip| ip.is_ipv6()));
         ramp::ask(
             ramp,
-            &Request::Ask(Ask {
+            &RampRequest::Ask(RouteQuery {
                 address: ip,
                 name: self.destination.name.as_deref().or(remembered.as_deref()),
                 port: self.destination.port,
@@ -383,9 +387,9 @@ impl Attempt {
                     .route
                     .as_deref()
                     .or(self.wishes.route.as_deref()),
-                wish: self.wishes.reported(),
+                wish: self.wishes.to_message(),
                 v6,
-                closed: self.closed(),
+                route_required: self.closed(),
                 acceptor: self.acceptor(),
                 key: self.wishes.key,
                 remembers: false,
@@ -394,21 +398,21 @@ impl Attempt {
     }
 
     /// Continues without an on-ramp: directly, unless that was ruled out.
-    fn without(&self, reason: &str) -> Result<Plan, Errno> {
+    fn connect_without_onramp(&self, reason: &str) -> Result<ConnectPlan, Errno> {
         if self.closed() || self.acceptor() {
-            self.note(reason, false);
+            self.record(reason, false);
             return Err(libc::ENETUNREACH);
         }
         self.direct(reason)
     }
 
-    fn direct(&self, reason: &str) -> Result<Plan, Errno> {
+    fn direct(&self, reason: &str) -> Result<ConnectPlan, Errno> {
         // An ordinary connection is recorded only if something may ask about it later.
         if self.is_lsl || table::is_used() {
-            self.note(reason, false);
+            self.record(reason, false);
         }
         if !self.is_lsl {
-            return Ok(Plan::Real);
+            return Ok(ConnectPlan::Real);
         }
         let addresses = match (self.destination.address, &self.destination.name) {
             (Some(address), _) => vec![address],
@@ -420,15 +424,15 @@ impl Attempt {
         } else {
             addresses.len()
         };
-        Ok(Plan::Direct(
+        Ok(ConnectPlan::Direct(
             addresses.into_iter().take(count).collect(),
             self.family,
         ))
     }
 
     /// Records where the connection leads.
-    fn note(&self, reason: &str, carried: bool) {
-        table::with(|table| {
+    fn record(&self, reason: &str, carried: bool) {
+        table::with_table(|table| {
             let entry = table.entry(self.cookie);
             entry.reason = reason.to_owned();
             entry.carried = carried;
@@ -440,17 +444,17 @@ impl Attempt {
     }
 
     /// Connects to the on-ramp's listener, and tells the on-ramp to begin.
-    fn via(
+    fn connect_via_onramp(
         &self,
         ramp: OwnedFd,
         listener: SocketAddr,
         ticket: u64,
         reason: &str,
-    ) -> Result<Plan, Errno> {
+    ) -> Result<ConnectPlan, Errno> {
         let nonblocking = is_nonblocking(self.fd);
         if self.to_loopback(listener).is_err() {
             disconnect(self.fd);
-            return self.without(
+            return self.connect_without_onramp(
                 "the socket can't be connected to the on-ramp: it is bound to another address or \
                  device",
             );
@@ -461,11 +465,11 @@ impl Attempt {
         };
         let local = SocketAddr::new(local.ip().to_canonical(), local.port());
         let (fill, buffer) = fill::fill(self.fd);
-        self.note(reason, true);
+        self.record(reason, true);
         let ramp = Arc::new(ramp);
         let begun = ramp::send(
             ramp.as_raw_fd(),
-            &Request::Begin {
+            &RampRequest::Begin {
                 ticket,
                 local,
                 fill,
@@ -478,15 +482,15 @@ impl Attempt {
             disconnect(self.fd);
             return Err(errno);
         }
-        let pending = Pending {
+        let pending = PendingRoute {
             ramp: Arc::clone(&ramp),
             buffer,
         };
-        table::with(|table| table.set_state(self.cookie, State::Connecting(pending)));
+        table::with_table(|table| table.set_state(self.cookie, SocketState::Connecting(pending)));
         if nonblocking {
-            return Ok(Plan::Answer(Err(libc::EINPROGRESS)));
+            return Ok(ConnectPlan::Answer(Err(libc::EINPROGRESS)));
         }
-        Ok(Plan::Wait(waiting(
+        Ok(ConnectPlan::Wait(route_wait(
             self.fd,
             self.cookie,
             ramp,
@@ -499,14 +503,15 @@ impl Attempt {
             return Err(libc::EPROTO);
         }
         let raw = RawAddress::for_family(listener, self.family);
-        // SAFETY: the address has the length that is given.
-        let connect =
-            || checked(unsafe { libc::connect(self.fd, raw.as_ptr(), raw.length()) }).map(drop);
+        let connect = || {
+            // SAFETY: the address has the length that is given.
+            check_result(unsafe { libc::connect(self.fd, raw.as_ptr(), raw.length()) }).map(drop)
+        };
         match connect() {
             Err(libc::EINPROGRESS | libc::EINTR) => {}
             other => return other,
         }
-        if system::wait(self.fd, libc::POLLOUT, MAX_LOOPBACK) == 0 {
+        if system::wait(self.fd, libc::POLLOUT, LOOPBACK_TIMEOUT_MS) == 0 {
             return Err(libc::ETIMEDOUT);
         }
         // Reads the outcome, and thereby tells the kernel that it was reported to the program.

@@ -8,14 +8,14 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::connect::lsl_connect;
-use crate::guard::quietly;
+use crate::guard::catching_panics;
 use crate::listen;
-use crate::settle::{known, look_after, take_failure};
+use crate::settle::{settle_pending, take_failure, with_known_entry};
 use crate::system::{errno, set_errno};
 use crate::table;
 
 /// Direction of the bytes of a call.
-enum Way {
+enum IoDirection {
     In,
     Out {
         /// Flags of `send`.
@@ -25,12 +25,12 @@ enum Way {
 
 /// Makes a system call on a socket that the library may know.
 #[inline]
-fn on(fd: c_int, way: Way, call: impl Fn() -> ssize_t) -> ssize_t {
+fn call_on_socket(fd: c_int, way: IoDirection, call: impl Fn() -> ssize_t) -> ssize_t {
     if listen::is_marked(fd) {
-        return at_listener(&way);
+        return fail_on_listener(&way);
     }
     if table::has_pending() {
-        quietly((), || look_after(fd));
+        catching_panics((), || settle_pending(fd));
     }
     let result = call();
     if result >= 0 || !table::is_used() {
@@ -38,16 +38,16 @@ fn on(fd: c_int, way: Way, call: impl Fn() -> ssize_t) -> ssize_t {
     }
     let error = errno();
     if matches!(error, libc::ECONNRESET | libc::EPIPE | libc::ENOTCONN) {
-        set_errno(quietly(None, || take_failure(fd)).unwrap_or(error));
+        set_errno(catching_panics(None, || take_failure(fd)).unwrap_or(error));
     }
     result
 }
 
 /// Fails a call on a listener. The on-ramp's messages must not reach the program.
-fn at_listener(way: &Way) -> ssize_t {
+fn fail_on_listener(way: &IoDirection) -> ssize_t {
     set_errno(match way {
-        Way::In => libc::ENOTCONN,
-        Way::Out { flags } => {
+        IoDirection::In => libc::ENOTCONN,
+        IoDirection::Out { flags } => {
             if flags & libc::MSG_NOSIGNAL == 0 {
                 // SAFETY: a signal to this thread, as the kernel sends it.
                 unsafe { libc::raise(libc::SIGPIPE) };
@@ -61,7 +61,8 @@ fn at_listener(way: &Way) -> ssize_t {
 /// Refuses urgent data, which a session cannot carry.
 fn refuses_urgent(fd: c_int, flags: c_int) -> bool {
     flags & libc::MSG_OOB != 0
-        && quietly(None, || known(fd, |entry| Some(entry.carried))).unwrap_or(false)
+        && catching_panics(None, || with_known_entry(fd, |entry| Some(entry.carried)))
+            .unwrap_or(false)
 }
 
 fn not_supported() -> ssize_t {
@@ -76,7 +77,9 @@ fn not_supported() -> ssize_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lsl_read(fd: c_int, bytes: *mut c_void, length: size_t) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe { libc::read(fd, bytes, length) })
+    call_on_socket(fd, IoDirection::In, || unsafe {
+        libc::read(fd, bytes, length)
+    })
 }
 
 /// `readv(2)`.
@@ -86,7 +89,9 @@ pub unsafe extern "C-unwind" fn lsl_read(fd: c_int, bytes: *mut c_void, length: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lsl_readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe { libc::readv(fd, parts, count) })
+    call_on_socket(fd, IoDirection::In, || unsafe {
+        libc::readv(fd, parts, count)
+    })
 }
 
 /// `recv(2)`.
@@ -101,7 +106,7 @@ pub unsafe extern "C-unwind" fn lsl_recv(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe {
+    call_on_socket(fd, IoDirection::In, || unsafe {
         libc::recv(fd, bytes, length, flags)
     })
 }
@@ -120,7 +125,7 @@ pub unsafe extern "C-unwind" fn lsl_recvfrom(
     address_length: *mut socklen_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe {
+    call_on_socket(fd, IoDirection::In, || unsafe {
         libc::recvfrom(fd, bytes, length, flags, address, address_length)
     })
 }
@@ -136,7 +141,9 @@ pub unsafe extern "C-unwind" fn lsl_recvmsg(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe { libc::recvmsg(fd, message, flags) })
+    call_on_socket(fd, IoDirection::In, || unsafe {
+        libc::recvmsg(fd, message, flags)
+    })
 }
 
 /// `write(2)`.
@@ -150,7 +157,7 @@ pub unsafe extern "C-unwind" fn lsl_write(
     length: size_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::Out { flags: 0 }, || unsafe {
+    call_on_socket(fd, IoDirection::Out { flags: 0 }, || unsafe {
         libc::write(fd, bytes, length)
     })
 }
@@ -166,7 +173,7 @@ pub unsafe extern "C-unwind" fn lsl_writev(
     count: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::Out { flags: 0 }, || unsafe {
+    call_on_socket(fd, IoDirection::Out { flags: 0 }, || unsafe {
         libc::writev(fd, parts, count)
     })
 }
@@ -186,7 +193,7 @@ pub unsafe extern "C-unwind" fn lsl_send(
         return not_supported();
     }
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::Out { flags }, || unsafe {
+    call_on_socket(fd, IoDirection::Out { flags }, || unsafe {
         libc::send(fd, bytes, length, flags)
     })
 }
@@ -215,12 +222,12 @@ pub unsafe extern "C-unwind" fn lsl_sendto(
         }
         let flags = flags & !libc::MSG_FASTOPEN;
         // SAFETY: as above.
-        return on(fd, Way::Out { flags }, || unsafe {
+        return call_on_socket(fd, IoDirection::Out { flags }, || unsafe {
             libc::send(fd, bytes, length, flags)
         });
     }
     // SAFETY: as above.
-    on(fd, Way::Out { flags }, || unsafe {
+    call_on_socket(fd, IoDirection::Out { flags }, || unsafe {
         libc::sendto(fd, bytes, length, flags, address, address_length)
     })
 }
@@ -239,7 +246,7 @@ pub unsafe extern "C-unwind" fn lsl_sendmsg(
         return not_supported();
     }
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::Out { flags }, || unsafe {
+    call_on_socket(fd, IoDirection::Out { flags }, || unsafe {
         libc::sendmsg(fd, message, flags)
     })
 }
@@ -256,7 +263,7 @@ pub unsafe extern "C-unwind" fn lsl_sendfile(
     count: size_t,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(to, Way::Out { flags: 0 }, || unsafe {
+    call_on_socket(to, IoDirection::Out { flags: 0 }, || unsafe {
         libc::sendfile(to, from, offset, count)
     })
 }

@@ -9,28 +9,28 @@ use std::ffi::c_int;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use longhaul_ramp::MAX_FILL;
+use longhaul_ramp::MAX_FILL_BYTES;
 
 use crate::system::{errno, option, set_option, unacknowledged};
 
 /// Bytes per write.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Bit of `SO_BUF_LOCK` for the send buffer.
-const LOCKED: c_int = 1;
+const SEND_BUFFER_LOCK: c_int = 1;
 
 /// Minimum size of a shrunk send buffer as passed to the kernel, in bytes. The kernel doubles it.
-const MIN_BUFFER: c_int = 32 * 1024;
+const MIN_BUFFER_BYTES: c_int = 32 * 1024;
 
 /// Minimum size of that buffer, in receive windows of the peer. Bytes leave the buffer when the
 /// peer's kernel acknowledges them, possibly later. More than two thirds of the buffer must still
 /// be full then, or the socket becomes writable.
-const WINDOWS: u32 = 3;
+const MIN_BUFFER_WINDOWS: u32 = 3;
 
 /// Maximum wait for the filler to drain: a receiver delays an acknowledgement by up to 40 ms.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Pause between two checks.
-const DRAIN_PAUSE: Duration = Duration::from_micros(50);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// State of a send buffer before it was shrunk.
 #[derive(Debug, Clone, Copy)]
@@ -45,16 +45,16 @@ pub struct SendBuffer {
 ///
 /// Before Linux 5.14 the kernel cannot undo a small buffer, so its size stays and more bytes go in.
 pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
-    let buffer = make_small(fd);
-    let zeros = [0u8; CHUNK];
+    let buffer = shrink(fd);
+    let zeros = [0u8; CHUNK_BYTES];
     let mut sent = 0u32;
-    while sent < MAX_FILL - CHUNK as u32 {
+    while sent < MAX_FILL_BYTES - CHUNK_BYTES as u32 {
         // SAFETY: the pointer and the length are those of the bytes.
         let more = unsafe {
             libc::send(
                 fd,
                 zeros.as_ptr().cast(),
-                CHUNK,
+                CHUNK_BYTES,
                 libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
             )
         };
@@ -73,7 +73,7 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
 pub fn drain_below(fd: c_int, size: c_int) {
     let end = Instant::now() + DRAIN_TIMEOUT;
     while unacknowledged(fd).is_ok_and(|bytes| bytes >= size.max(1)) && Instant::now() < end {
-        sleep(DRAIN_PAUSE);
+        sleep(DRAIN_POLL_INTERVAL);
     }
 }
 
@@ -85,17 +85,19 @@ fn peer_window(fd: c_int) -> Option<u32> {
     info.last().copied()
 }
 
-fn make_small(fd: c_int) -> Option<SendBuffer> {
+fn shrink(fd: c_int) -> Option<SendBuffer> {
     let locks: c_int = option(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
     let size = option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).ok()?;
-    let window = peer_window(fd).unwrap_or(0).saturating_mul(WINDOWS);
+    let window = peer_window(fd)
+        .unwrap_or(0)
+        .saturating_mul(MIN_BUFFER_WINDOWS);
     let small = c_int::try_from(window)
         .unwrap_or(c_int::MAX)
-        .max(MIN_BUFFER);
+        .max(MIN_BUFFER_BYTES);
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &small).ok()?;
     Some(SendBuffer {
         size,
-        locked: locks & LOCKED != 0,
+        locked: locks & SEND_BUFFER_LOCK != 0,
     })
 }
 
@@ -106,7 +108,12 @@ impl SendBuffer {
         if self.locked {
             let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.size / 2));
         } else if let Ok(locks) = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK) {
-            let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &(locks & !LOCKED));
+            let _ = set_option(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_BUF_LOCK,
+                &(locks & !SEND_BUFFER_LOCK),
+            );
         }
     }
 }
@@ -186,7 +193,7 @@ mod tests {
         if let Some(buffer) = buffer {
             buffer.restore(fd);
             let locks: c_int = option(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK).unwrap();
-            assert_eq!(locks & LOCKED, 0);
+            assert_eq!(locks & SEND_BUFFER_LOCK, 0);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::system::{Errno, fail};
 
 /// Runs `body` for a C caller. An error becomes -1 and `errno`, a panic becomes `EPROTO`.
 pub fn guarded(body: impl FnOnce() -> Result<c_int, Errno>) -> c_int {
-    quietly(Err(libc::EPROTO), body).unwrap_or_else(fail)
+    catching_panics(Err(libc::EPROTO), body).unwrap_or_else(fail)
 }
 
 unsafe extern "C" {
@@ -19,7 +19,7 @@ const CANCEL_DISABLE: c_int = 1;
 
 /// Runs `body`, and returns `otherwise` if it panics. Cancellation of the thread is delayed
 /// meanwhile, because its unwinding must not pass through here.
-pub fn quietly<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
+pub fn catching_panics<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     let mut before = CANCEL_DISABLE;
     // SAFETY: the pointer is valid for the previous state.
     unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
@@ -40,7 +40,7 @@ pub fn quietly<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
 ///
 /// # Safety
 /// `text` is NULL, or NUL-terminated and not changed while the result is used.
-pub unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
+pub unsafe fn c_str<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: not NULL; the caller says that it is NUL-terminated.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::socklen_t;
-use longhaul_ramp::{Reply, Request};
+use longhaul_ramp::{RampReply, RampRequest};
 
-use crate::guard::quietly;
+use crate::guard::catching_panics;
 use crate::system::{
-    Errno, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option, tcp_family,
-    tcp_state,
+    Errno, TCP_CLOSE, check_result, cookie, errno, fail, local_address, option, set_option,
+    tcp_family, tcp_state,
 };
-use crate::system::{canonical, mapped};
-use crate::table::{self, Listening, State};
+use crate::system::{to_canonical_address, to_mapped};
+use crate::table::{self, ListenerState, SocketState};
 use crate::{ramp, settle};
 
 /// One bit for each of the first 65,536 descriptors that has been a listener of the library. Calls
@@ -51,7 +51,7 @@ pub fn is_marked(fd: c_int) -> bool {
     if word.load(Ordering::Relaxed) & bit == 0 {
         return false;
     }
-    let is_one = quietly(None, || at(fd)).is_some();
+    let is_one = catching_panics(None, || session_address(fd)).is_some();
     if !is_one {
         word.fetch_and(!bit, Ordering::Relaxed);
     }
@@ -59,10 +59,10 @@ pub fn is_marked(fd: c_int) -> bool {
 }
 
 /// Prefix of the names of these Unix sockets, after the zero byte of an abstract name.
-const NAME: &str = "longhaul-listen/";
+const SOCKET_NAME_PREFIX: &str = "longhaul-listen/";
 
 /// Options that accepted sockets inherit from their listener.
-const INHERITED: [(c_int, c_int); 11] = [
+const INHERITED_OPTIONS: [(c_int, c_int); 11] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
@@ -90,7 +90,7 @@ const LISTENER_OPTIONS: [(c_int, c_int); 3] = [
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsl_listen(fd: c_int, backlog: c_int) -> c_int {
     let before = errno();
-    match quietly(Ok(None), || listen(fd)) {
+    match catching_panics(Ok(None), || listen(fd)) {
         Ok(Some(())) => {
             crate::system::set_errno(before);
             0
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn lsl_listen(fd: c_int, backlog: c_int) -> c_int {
 
 /// Listens through the on-ramp. Returns `None` if the system call has to be made instead.
 fn listen(fd: c_int) -> Result<Option<()>, Errno> {
-    if at(fd).is_some() {
+    if session_address(fd).is_some() {
         // The on-ramp limits the number of waiting sessions itself.
         return Ok(Some(()));
     }
@@ -113,7 +113,7 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
     if tcp_state(fd) != Some(TCP_CLOSE) {
         return Ok(None);
     }
-    let (native, closed, path) = table::with(|table| {
+    let (native, closed, path) = table::with_table(|table| {
         table.get(cookie).map(|entry| {
             (
                 entry.native,
@@ -132,22 +132,22 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         Err(_) if closed => return Err(libc::ENETUNREACH),
         Err(_) => return Ok(None),
     };
-    let options = Arc::new(options_of(fd, family)?);
+    let options = Arc::new(socket_with_options_of(fd, family)?);
     let forever = libc::timeval {
         tv_sec: 0,
         tv_usec: 0,
     };
     let timeout = option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO).unwrap_or(forever);
     // Keeps the port until the on-ramp has it.
-    let held = hold(fd)?;
+    let held = keep_bound_socket(fd)?;
     if let Err(errno) = become_listener(fd, &ramp) {
-        become_again(fd, &held, &options);
+        restore_socket(fd, &held, &options);
         return Err(errno);
     }
     let answer = ramp::ask(
         ramp.as_raw_fd(),
-        &Request::Listen {
-            at: canonical(bound),
+        &RampRequest::Listen {
+            at: to_canonical_address(bound),
         },
     );
     let reply = answer
@@ -155,24 +155,27 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         .map_err(|errno| *errno)
         .and_then(ramp::Packet::reply);
     let at = match reply {
-        Ok(Reply::Listening { at }) if family == libc::AF_INET6 => mapped(at),
-        Ok(Reply::Listening { at }) => at,
+        Ok(RampReply::Listening { at }) if family == libc::AF_INET6 => to_mapped(at),
+        Ok(RampReply::Listening { at }) => at,
         refused => {
-            become_again(fd, &held, &options);
+            restore_socket(fd, &held, &options);
             return match refused {
-                Ok(Reply::Refuse { errno, .. }) => Err(errno),
+                Ok(RampReply::Refuse { errno, .. }) => Err(errno),
                 _ if closed => Err(libc::ENETUNREACH),
                 _ => Ok(None),
             };
         }
     };
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &timeout);
-    name(ramp.as_raw_fd(), at);
+    set_socket_name(ramp.as_raw_fd(), at);
     let Some(cookie) = crate::system::cookie(fd) else {
         return Err(libc::EBADF);
     };
-    table::with(|table| {
-        table.set_state(cookie, State::Listening(Listening { at, options }));
+    table::with_table(|table| {
+        table.set_state(
+            cookie,
+            SocketState::Listening(ListenerState { at, options }),
+        );
         table.entry(cookie).native = native;
     });
     mark(fd);
@@ -180,15 +183,16 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
 }
 
 /// Returns an unconnected socket with the options of `fd`.
-fn options_of(fd: c_int, family: c_int) -> Result<OwnedFd, Errno> {
+fn socket_with_options_of(fd: c_int, family: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: takes no pointer.
-    let low = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    let low =
+        check_result(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: a descriptor that was just made.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
     copy_options(
         fd,
         low.as_raw_fd(),
-        INHERITED.iter().chain(&LISTENER_OPTIONS),
+        INHERITED_OPTIONS.iter().chain(&LISTENER_OPTIONS),
     );
     copy_buffers(fd, low.as_raw_fd());
     Ok(low)
@@ -211,8 +215,8 @@ fn copy_options<'a>(from: c_int, to: c_int, which: impl Iterator<Item = &'a (c_i
 
 /// Copies the inherited options of a listener to an accepted socket.
 pub fn inherit(listener: c_int, accepted: c_int) {
-    if let Some(options) = options(listener) {
-        copy_options(options.as_raw_fd(), accepted, INHERITED.iter());
+    if let Some(options) = options_socket(listener) {
+        copy_options(options.as_raw_fd(), accepted, INHERITED_OPTIONS.iter());
         copy_buffers(options.as_raw_fd(), accepted);
     }
 }
@@ -220,9 +224,9 @@ pub fn inherit(listener: c_int, accepted: c_int) {
 /// Copies the buffer sizes that a program has set.
 fn copy_buffers(from: c_int, to: c_int) {
     /// Bits of `SO_BUF_LOCK`, and their options.
-    const LOCKS: [(c_int, c_int); 2] = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)];
+    const BUFFER_LOCKS: [(c_int, c_int); 2] = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)];
     let locks: c_int = option(from, libc::SOL_SOCKET, libc::SO_BUF_LOCK).unwrap_or(0);
-    for (bit, name) in LOCKS {
+    for (bit, name) in BUFFER_LOCKS {
         if locks & bit != 0
             && let Ok(size) = option::<c_int>(from, libc::SOL_SOCKET, name)
         {
@@ -233,9 +237,9 @@ fn copy_buffers(from: c_int, to: c_int) {
 
 /// Keeps the program's own bound socket in such a way that the on-ramp can still listen at its
 /// address: both have `SO_REUSEADDR`, and this one does not listen (socket(7)).
-fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
+fn keep_bound_socket(fd: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: takes no pointer.
-    let low = checked(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
+    let low = check_result(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
     // SAFETY: a descriptor that was just made.
     let held = unsafe { OwnedFd::from_raw_fd(low) };
     set_option(held.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
@@ -245,30 +249,30 @@ fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
 /// Points the program's descriptor to the Unix socket, with the flags that it had.
 fn become_listener(fd: c_int, ramp: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: takes no pointer.
-    let status = checked(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
-    stand_in(fd, ramp)?;
+    let status = check_result(unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    replace_socket(fd, ramp)?;
     // SAFETY: takes no pointer.
-    checked(unsafe { libc::fcntl(fd, libc::F_SETFL, status & !libc::O_ASYNC) })?;
+    check_result(unsafe { libc::fcntl(fd, libc::F_SETFL, status & !libc::O_ASYNC) })?;
     Ok(())
 }
 
 /// Replaces the socket behind a descriptor, which keeps its close-on-exec flag.
-fn stand_in(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
+fn replace_socket(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: these take no pointer.
     unsafe {
-        let flags = checked(libc::fcntl(fd, libc::F_GETFD))?;
+        let flags = check_result(libc::fcntl(fd, libc::F_GETFD))?;
         let cloexec = if flags & libc::FD_CLOEXEC == 0 {
             0
         } else {
             libc::O_CLOEXEC
         };
-        checked(libc::dup3(socket.as_raw_fd(), fd, cloexec))?;
+        check_result(libc::dup3(socket.as_raw_fd(), fd, cloexec))?;
     }
     Ok(())
 }
 
 /// Undoes [`become_listener`]: the descriptor leads to the program's own bound socket again.
-fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
+fn restore_socket(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
     if let Ok(reuse) = option::<c_int>(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR) {
         let _ = set_option(
             held.as_raw_fd(),
@@ -278,18 +282,18 @@ fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
         );
     }
     // Status flags belong to the socket, close-on-exec to the descriptor.
-    let _ = stand_in(fd, held);
+    let _ = replace_socket(fd, held);
 }
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// Gives a Unix socket a name that says where sessions are taken.
-fn name(socket: c_int, at: SocketAddr) {
+fn set_socket_name(socket: c_int, at: SocketAddr) {
     // SAFETY: zeros are an address without a path.
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     address.sun_family = libc::AF_UNIX as u16;
     let (process, serial) = (std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
-    let text = format!("\0{NAME}{at}/{process}-{serial}");
+    let text = format!("\0{SOCKET_NAME_PREFIX}{at}/{process}-{serial}");
     for (place, byte) in address.sun_path.iter_mut().zip(text.bytes()) {
         *place = byte.cast_signed();
     }
@@ -299,7 +303,7 @@ fn name(socket: c_int, at: SocketAddr) {
 }
 
 /// Reads such a name.
-fn named(socket: c_int) -> Option<SocketAddr> {
+fn read_socket_name(socket: c_int) -> Option<SocketAddr> {
     // SAFETY: zeros are an address without a path.
     let mut address: libc::sockaddr_un = unsafe { MaybeUninit::zeroed().assume_init() };
     let mut length = size_of::<libc::sockaddr_un>() as socklen_t;
@@ -312,20 +316,24 @@ fn named(socket: c_int) -> Option<SocketAddr> {
     let path = address.sun_path.get(..count)?;
     let bytes: Vec<u8> = path.iter().map(|byte| byte.cast_unsigned()).collect();
     let text = std::str::from_utf8(bytes.strip_prefix(b"\0")?).ok()?;
-    text.strip_prefix(NAME)?.split_once('/')?.0.parse().ok()
+    text.strip_prefix(SOCKET_NAME_PREFIX)?
+        .split_once('/')?
+        .0
+        .parse()
+        .ok()
 }
 
 /// Returns the address where a listener of the library takes sessions, or `None` for any other
 /// descriptor. A listener that came from another process is recorded.
-pub fn at(fd: c_int) -> Option<SocketAddr> {
-    let known = settle::known(fd, |entry| match entry.state() {
-        State::Listening(listening) => Some(Some(listening.at)),
+pub fn session_address(fd: c_int) -> Option<SocketAddr> {
+    let known = settle::with_known_entry(fd, |entry| match entry.state() {
+        SocketState::Listening(listening) => Some(Some(listening.at)),
         _ => Some(None),
     });
     if let Some(known) = known {
         return known;
     }
-    let at = named(fd)?;
+    let at = read_socket_name(fd)?;
     let family = if at.is_ipv4() {
         libc::AF_INET
     } else {
@@ -333,27 +341,33 @@ pub fn at(fd: c_int) -> Option<SocketAddr> {
     };
     // SAFETY: takes no pointer.
     let options =
-        checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) }).ok()?;
+        check_result(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })
+            .ok()?;
     // SAFETY: a descriptor that was just made.
     let options = Arc::new(unsafe { OwnedFd::from_raw_fd(options) });
     let cookie = cookie(fd)?;
-    table::with(|table| table.set_state(cookie, State::Listening(Listening { at, options })));
+    table::with_table(|table| {
+        table.set_state(
+            cookie,
+            SocketState::Listening(ListenerState { at, options }),
+        )
+    });
     mark(fd);
     Some(at)
 }
 
 /// Returns the socket that keeps a listener's options.
-pub fn options(fd: c_int) -> Option<Arc<OwnedFd>> {
-    at(fd)?;
-    settle::known(fd, |entry| match entry.state() {
-        State::Listening(listening) => Some(Arc::clone(&listening.options)),
+pub fn options_socket(fd: c_int) -> Option<Arc<OwnedFd>> {
+    session_address(fd)?;
+    settle::with_known_entry(fd, |entry| match entry.state() {
+        SocketState::Listening(listening) => Some(Arc::clone(&listening.options)),
         _ => None,
     })
 }
 
 /// `shutdown(2)` of a listener. Returns `None` if the descriptor is not a listener.
 pub fn shut_down(fd: c_int, how: c_int) -> Option<c_int> {
-    at(fd)?;
+    session_address(fd)?;
     Some(match how {
         // As for TCP, shutting down writing of a listener has no effect.
         libc::SHUT_WR => 0,
@@ -378,13 +392,13 @@ mod tests {
         let at = RawAddress::from(SocketAddr::from(([127, 0, 0, 1], port)));
         // SAFETY: the socket was just made, and the address has the length that is given.
         unsafe {
-            let low = checked(libc::socket(
+            let low = check_result(libc::socket(
                 libc::AF_INET,
                 libc::SOCK_STREAM | libc::SOCK_CLOEXEC,
                 0,
             ))?;
             let socket = OwnedFd::from_raw_fd(low);
-            checked(libc::bind(low, at.as_ptr(), at.length()))?;
+            check_result(libc::bind(low, at.as_ptr(), at.length()))?;
             Ok(socket)
         }
     }
@@ -396,8 +410,8 @@ mod tests {
             socket.as_raw_fd(),
             local_address(socket.as_raw_fd()).unwrap(),
         );
-        let held = hold(program).unwrap();
-        let options = options_of(program, libc::AF_INET).unwrap();
+        let held = keep_bound_socket(program).unwrap();
+        let options = socket_with_options_of(program, libc::AF_INET).unwrap();
         set_option(
             options.as_raw_fd(),
             libc::SOL_SOCKET,
@@ -409,7 +423,7 @@ mod tests {
         assert_eq!(bound(at.port()).unwrap_err(), libc::EADDRINUSE);
         // Sets SO_REUSEADDR, as the on-ramp does.
         drop(TcpListener::bind(at).unwrap());
-        become_again(program, &held, &options);
+        restore_socket(program, &held, &options);
         drop(held);
         assert_eq!(local_address(program), Some(at));
         assert_eq!(option(program, libc::SOL_SOCKET, libc::SO_REUSEADDR), Ok(0));

@@ -2,18 +2,18 @@
 
 use std::net::IpAddr;
 
-use longhaul_ramp::MAX_NAME;
+use longhaul_ramp::MAX_NAME_BYTES;
 
 /// Maximum number of remembered addresses; the oldest are dropped first.
 const MAX_NAMES: usize = 128;
 
 /// The most recent addresses that names resolved to.
-pub struct Names {
+pub struct ResolvedNames {
     /// In the order in which they were resolved.
     known: Vec<(IpAddr, String)>,
 }
 
-impl Names {
+impl ResolvedNames {
     /// Returns an empty list.
     pub const fn new() -> Self {
         Self { known: Vec::new() }
@@ -22,7 +22,7 @@ impl Names {
     /// Remembers that `name` resolved to `address`. Names that are addresses or too long for a name
     /// are ignored.
     pub fn remember(&mut self, name: &str, address: IpAddr) {
-        if name.is_empty() || name.len() > MAX_NAME || name.parse::<IpAddr>().is_ok() {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || name.parse::<IpAddr>().is_ok() {
             return;
         }
         let address = address.to_canonical();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_last_name_of_an_address_is_remembered() {
-        let mut names = Names::new();
+        let mut names = ResolvedNames::new();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         names.remember("a.example", address);
         names.remember("b.example", address);
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn invalid_names_are_not_remembered() {
-        let mut names = Names::new();
+        let mut names = ResolvedNames::new();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
-        for name in ["", "192.0.2.1", "::1", &"x".repeat(MAX_NAME + 1)] {
+        for name in ["", "192.0.2.1", "::1", &"x".repeat(MAX_NAME_BYTES + 1)] {
             names.remember(name, address);
             assert_eq!(names.name_of(address), None);
         }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn oldest_names_are_dropped_first() {
-        let mut names = Names::new();
+        let mut names = ResolvedNames::new();
         let address = |n: usize| IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap()));
         for n in 0..=MAX_NAMES {
             names.remember("name.example", address(n));

@@ -5,14 +5,14 @@ use std::os::fd::AsRawFd;
 
 use data_encoding::BASE32_NOPAD;
 use libc::socklen_t;
-use longhaul_ramp::{MAX_PURPOSE, MAX_ROUTE};
+use longhaul_ramp::{MAX_PURPOSE_BYTES, MAX_ROUTE_BYTES};
 
 use crate::address::SockaddrLsl;
-use crate::guard::{guarded, quietly};
-use crate::settle::{known, take_failure};
-use crate::system::{Errno, cookie, errno, fail, give, set_errno, tcp_family};
-use crate::table::{self, State};
-use crate::wish::Wishes;
+use crate::guard::{catching_panics, guarded};
+use crate::settle::{take_failure, with_known_entry};
+use crate::system::{Errno, cookie, errno, fail, set_errno, tcp_family, write_address};
+use crate::table::{self, SocketState};
+use crate::wish::SocketWishes;
 use crate::{fill, listen, ramp};
 
 /// `SOL_LSL`: the level of the options below.
@@ -21,11 +21,11 @@ pub const SOL_LSL: c_int = 0x4c53;
 /// Prefix of keys in text form.
 const KEY_PREFIX: &str = "lhk1:";
 /// Maximum length of a key's text, in bytes.
-const MAX_KEY: usize = 57;
+const MAX_KEY_TEXT_BYTES: usize = 57;
 
 /// The options of `SOL_LSL`, with the numbers of `enum lsl_option`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum LslOption {
     Purpose,
     Size,
     Rate,
@@ -41,8 +41,8 @@ enum Name {
     Peer,
 }
 
-impl Name {
-    fn of(number: c_int) -> Option<Self> {
+impl LslOption {
+    fn from_number(number: c_int) -> Option<Self> {
         Some(match number {
             1 => Self::Purpose,
             2 => Self::Size,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
 ) -> c_int {
     if level == SOL_LSL {
         return guarded(|| {
-            let name = Name::of(name).ok_or(libc::ENOPROTOOPT)?;
+            let name = LslOption::from_number(name).ok_or(libc::ENOPROTOOPT)?;
             if value.is_null() {
                 return Err(libc::EFAULT);
             }
@@ -94,16 +94,17 @@ pub unsafe extern "C" fn lsl_setsockopt(
     {
         // SAFETY: the caller says that `value` has that many bytes.
         let size = unsafe { value.cast::<c_int>().read_unaligned() };
-        if quietly(None, || set_small_buffer(fd, size)).is_some() {
+        if catching_panics(None, || set_small_buffer(fd, size)).is_some() {
             return 0;
         }
-        quietly((), || {
+        catching_panics((), || {
             if is_routed(fd) {
                 fill::drain_below(fd, size);
             }
         });
     }
-    let place = quietly(None, || listen::options(fd)).filter(|_| !is_of_both(level, name));
+    let place = catching_panics(None, || listen::options_socket(fd))
+        .filter(|_| !applies_to_listener_socket(level, name));
     set_errno(before);
     let target = place.as_ref().map_or(fd, |place| place.as_raw_fd());
     // SAFETY: the caller's promise is the system call's.
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn lsl_setsockopt(
 }
 
 /// Returns true for options that work on a listener's own descriptor: its timeout and its error.
-fn is_of_both(level: c_int, name: c_int) -> bool {
+fn applies_to_listener_socket(level: c_int, name: c_int) -> bool {
     let own = [
         libc::SO_RCVTIMEO,
         libc::SO_SNDTIMEO,
@@ -126,23 +127,24 @@ fn is_of_both(level: c_int, name: c_int) -> bool {
 fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
     table::has_pending().then_some(())?;
     let cookie = cookie(fd)?;
-    table::with(|table| {
-        let State::Connecting(mut pending) = table.set_state(cookie, State::Idle) else {
+    table::with_table(|table| {
+        let SocketState::Connecting(mut pending) = table.set_state(cookie, SocketState::Idle)
+        else {
             return None;
         };
         let kept = pending.buffer.as_mut().map(|buffer| {
             buffer.size = size.clamp(1, c_int::MAX / 2).saturating_mul(2);
             buffer.locked = true;
         });
-        table.set_state(cookie, State::Connecting(pending));
+        table.set_state(cookie, SocketState::Connecting(pending));
         kept
     })
 }
 
 /// Returns true if a route stands that begins or ends with this socket.
 fn is_routed(fd: c_int) -> bool {
-    known(fd, |entry| {
-        matches!(entry.state(), State::Connected { .. }).then_some(())
+    with_known_entry(fd, |entry| {
+        matches!(entry.state(), SocketState::Connected { .. }).then_some(())
     })
     .is_some()
 }
@@ -153,7 +155,7 @@ fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Errno> {
 }
 
 /// Returns a text, with or without a terminating NUL, or `None` if it is empty.
-fn words(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
+fn parse_text(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
     let end = bytes
         .iter()
         .position(|byte| *byte == 0)
@@ -167,63 +169,63 @@ fn words(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-fn set_wish(fd: c_int, name: Name, bytes: &[u8]) -> Result<(), Errno> {
+fn set_wish(fd: c_int, name: LslOption, bytes: &[u8]) -> Result<(), Errno> {
     let cookie = cookie(fd).ok_or_else(errno)?;
     tcp_family(fd).ok_or(libc::ENOPROTOOPT)?;
     let flag = || number(bytes).map(|bytes| c_int::from_ne_bytes(bytes) != 0);
     let long =
         || number(bytes).map(|bytes| Some(u64::from_ne_bytes(bytes)).filter(|number| *number != 0));
-    let change: Box<dyn FnOnce(&mut Wishes)> = match name {
-        Name::Purpose => {
-            let purpose = words(bytes, MAX_PURPOSE)?;
+    let change: Box<dyn FnOnce(&mut SocketWishes)> = match name {
+        LslOption::Purpose => {
+            let purpose = parse_text(bytes, MAX_PURPOSE_BYTES)?;
             Box::new(|wishes| wishes.purpose = purpose)
         }
-        Name::Size => {
+        LslOption::Size => {
             let size = long()?;
             Box::new(move |wishes| wishes.size = size)
         }
-        Name::Rate => {
+        LslOption::Rate => {
             let rate = long()?;
             Box::new(move |wishes| wishes.rate = rate)
         }
-        Name::Duration => {
+        LslOption::Duration => {
             let duration = long()?;
             Box::new(move |wishes| wishes.duration = duration)
         }
-        Name::Route => {
-            let route = words(bytes, MAX_ROUTE)?;
+        LslOption::Route => {
+            let route = parse_text(bytes, MAX_ROUTE_BYTES)?;
             Box::new(|wishes| wishes.route = route)
         }
-        Name::ConnectTimeout => {
+        LslOption::ConnectTimeout => {
             let limit = number(bytes).map(u32::from_ne_bytes)?;
             Box::new(move |wishes| wishes.connect_timeout = Some(limit).filter(|limit| *limit != 0))
         }
-        Name::Closed => {
+        LslOption::Closed => {
             let closed = flag()?;
             Box::new(move |wishes| wishes.closed = closed)
         }
-        Name::Acceptor => {
+        LslOption::Acceptor => {
             let acceptor = flag()?;
             Box::new(move |wishes| wishes.acceptor = acceptor)
         }
-        Name::Onramp => {
+        LslOption::Onramp => {
             let end = bytes
                 .iter()
                 .position(|byte| *byte == 0)
                 .unwrap_or(bytes.len());
-            let path = ramp::path_from(bytes.get(..end).unwrap_or_default());
+            let path = ramp::path_from_bytes(bytes.get(..end).unwrap_or_default());
             Box::new(|wishes| wishes.onramp = Some(path).filter(|path| !path.is_empty()))
         }
-        Name::PeerKey => {
-            let text = words(bytes, MAX_KEY)?;
+        LslOption::PeerKey => {
+            let text = parse_text(bytes, MAX_KEY_TEXT_BYTES)?;
             let key = text
-                .map(|text| key_of(&text).ok_or(libc::EINVAL))
+                .map(|text| parse_key(&text).ok_or(libc::EINVAL))
                 .transpose()?;
             Box::new(move |wishes| wishes.key = key)
         }
-        Name::Reason | Name::Routed | Name::Peer => return Err(libc::ENOPROTOOPT),
+        LslOption::Reason | LslOption::Routed | LslOption::Peer => return Err(libc::ENOPROTOOPT),
     };
-    table::with(|table| change(&mut table.entry(cookie).wishes));
+    table::with_table(|table| change(&mut table.entry(cookie).wishes));
     Ok(())
 }
 
@@ -241,15 +243,16 @@ pub unsafe extern "C" fn lsl_getsockopt(
 ) -> c_int {
     let before = errno();
     let found = match (level, name) {
-        (SOL_LSL, _) => quietly(Err(libc::EPROTO), || wish(fd, name).map(Some)),
-        (libc::SOL_SOCKET, libc::SO_ERROR) => {
-            Ok(quietly(None, || take_failure(fd)).map(|errno| errno.to_ne_bytes().to_vec()))
-        }
+        (SOL_LSL, _) => catching_panics(Err(libc::EPROTO), || wish(fd, name).map(Some)),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => Ok(
+            catching_panics(None, || take_failure(fd)).map(|errno| errno.to_ne_bytes().to_vec())
+        ),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
-            Ok(quietly(None, || small_buffer(fd)).map(|size| size.to_ne_bytes().to_vec()))
+            Ok(catching_panics(None, || small_buffer(fd)).map(|size| size.to_ne_bytes().to_vec()))
         }
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => {
-            Ok(quietly(None, || listen::at(fd)).map(|_| c_int::from(true).to_ne_bytes().to_vec()))
+            Ok(catching_panics(None, || listen::session_address(fd))
+                .map(|_| c_int::from(true).to_ne_bytes().to_vec()))
         }
         _ => Ok(None),
     };
@@ -257,13 +260,14 @@ pub unsafe extern "C" fn lsl_getsockopt(
     match found {
         Ok(Some(bytes)) => {
             // SAFETY: the caller's promise is the system call's.
-            match unsafe { give_option(&bytes, value, length) } {
+            match unsafe { write_option(&bytes, value, length) } {
                 Ok(()) => 0,
                 Err(errno) => fail(errno),
             }
         }
         Ok(None) => {
-            let place = quietly(None, || listen::options(fd)).filter(|_| !is_of_both(level, name));
+            let place = catching_panics(None, || listen::options_socket(fd))
+                .filter(|_| !applies_to_listener_socket(level, name));
             set_errno(before);
             let target = place.as_ref().map_or(fd, |place| place.as_raw_fd());
             // SAFETY: as above.
@@ -277,7 +281,7 @@ pub unsafe extern "C" fn lsl_getsockopt(
 ///
 /// # Safety
 /// As for [`give`].
-unsafe fn give_option(
+unsafe fn write_option(
     bytes: &[u8],
     value: *mut c_void,
     length: *mut socklen_t,
@@ -289,7 +293,7 @@ unsafe fn give_option(
     let room = unsafe { length.read() };
     // SAFETY: the caller's promise.
     unsafe {
-        give(bytes, value, length)?;
+        write_address(bytes, value, length)?;
         length.write(room.min(bytes.len() as socklen_t));
     }
     Ok(())
@@ -298,49 +302,49 @@ unsafe fn give_option(
 /// Returns the send buffer size that the program will have once its route stands.
 fn small_buffer(fd: c_int) -> Option<c_int> {
     table::has_pending().then_some(())?;
-    known(fd, |entry| match entry.state() {
-        State::Connecting(pending) => pending.buffer.map(|buffer| buffer.size),
+    with_known_entry(fd, |entry| match entry.state() {
+        SocketState::Connecting(pending) => pending.buffer.map(|buffer| buffer.size),
         _ => None,
     })
 }
 
-fn ended(text: &str) -> Vec<u8> {
+fn nul_terminated(text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
 fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
-    let name = Name::of(name).ok_or(libc::ENOPROTOOPT)?;
+    let name = LslOption::from_number(name).ok_or(libc::ENOPROTOOPT)?;
     cookie(fd).ok_or_else(errno)?;
-    let value = known(fd, |entry| {
+    let value = with_known_entry(fd, |entry| {
         let wishes = &entry.wishes;
-        let words = |text: &Option<String>| ended(text.as_deref().unwrap_or_default());
+        let words = |text: &Option<String>| nul_terminated(text.as_deref().unwrap_or_default());
         let long = |number: Option<u64>| number.unwrap_or(0).to_ne_bytes().to_vec();
         let flag = |flag: bool| c_int::from(flag).to_ne_bytes().to_vec();
         Some(match name {
-            Name::Purpose => words(&wishes.purpose),
-            Name::Size => long(wishes.size),
-            Name::Rate => long(wishes.rate),
-            Name::Duration => long(wishes.duration),
-            Name::Route => words(&wishes.route),
-            Name::ConnectTimeout => wishes.connect_timeout.unwrap_or(0).to_ne_bytes().to_vec(),
-            Name::Closed => flag(wishes.closed),
-            Name::Acceptor => flag(wishes.acceptor),
-            Name::Onramp => {
+            LslOption::Purpose => words(&wishes.purpose),
+            LslOption::Size => long(wishes.size),
+            LslOption::Rate => long(wishes.rate),
+            LslOption::Duration => long(wishes.duration),
+            LslOption::Route => words(&wishes.route),
+            LslOption::ConnectTimeout => wishes.connect_timeout.unwrap_or(0).to_ne_bytes().to_vec(),
+            LslOption::Closed => flag(wishes.closed),
+            LslOption::Acceptor => flag(wishes.acceptor),
+            LslOption::Onramp => {
                 let path = wishes.onramp.as_deref().unwrap_or_default();
                 let mut bytes = path.as_encoded_bytes().to_vec();
                 bytes.push(0);
                 bytes
             }
             // An accepted peer has shown its key; a peer to connect to must show the requested one.
-            Name::PeerKey => match entry.key.or(wishes.key) {
-                Some(key) => ended(&key_text(&key)),
-                None => ended(""),
+            LslOption::PeerKey => match entry.key.or(wishes.key) {
+                Some(key) => nul_terminated(&key_text(&key)),
+                None => nul_terminated(""),
             },
-            Name::Reason => ended(&entry.reason),
-            Name::Routed => flag(entry.carried),
-            Name::Peer => SockaddrLsl::of(entry.peer, entry.peer_name.as_deref())
+            LslOption::Reason => nul_terminated(&entry.reason),
+            LslOption::Routed => flag(entry.carried),
+            LslOption::Peer => SockaddrLsl::from_parts(entry.peer, entry.peer_name.as_deref())
                 .bytes()
                 .to_vec(),
         })
@@ -349,14 +353,23 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     value.map_or_else(
         || {
             Ok(match name {
-                Name::Purpose | Name::Route | Name::Onramp | Name::PeerKey | Name::Reason => {
+                LslOption::Purpose
+                | LslOption::Route
+                | LslOption::Onramp
+                | LslOption::PeerKey
+                | LslOption::Reason => {
                     vec![0]
                 }
-                Name::Size | Name::Rate | Name::Duration => vec![0; size_of::<u64>()],
-                Name::ConnectTimeout | Name::Closed | Name::Acceptor | Name::Routed => {
+                LslOption::Size | LslOption::Rate | LslOption::Duration => {
+                    vec![0; size_of::<u64>()]
+                }
+                LslOption::ConnectTimeout
+                | LslOption::Closed
+                | LslOption::Acceptor
+                | LslOption::Routed => {
                     vec![0; size_of::<c_int>()]
                 }
-                Name::Peer => return Err(libc::ENOTCONN),
+                LslOption::Peer => return Err(libc::ENOTCONN),
             })
         },
         Ok,
@@ -364,7 +377,7 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
 }
 
 /// Parses a key in its text form.
-fn key_of(text: &str) -> Option<[u8; 32]> {
+fn parse_key(text: &str) -> Option<[u8; 32]> {
     let digits = text.strip_prefix(KEY_PREFIX)?.to_ascii_uppercase();
     BASE32_NOPAD.decode(digits.as_bytes()).ok()?.try_into().ok()
 }
@@ -387,7 +400,7 @@ mod tests {
     fn a_key_reads_as_elsewhere() {
         for key in [[0; 32], [7; 32], [255; 32]] {
             assert_eq!(key_text(&key), PublicKey::from_bytes(key).to_string());
-            assert_eq!(key_of(&key_text(&key)), Some(key));
+            assert_eq!(parse_key(&key_text(&key)), Some(key));
         }
         for wrong in [
             "",
@@ -396,16 +409,16 @@ mod tests {
             "lhk2:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
             &format!("{}a", key_text(&[1; 32])),
         ] {
-            assert_eq!(key_of(wrong), None, "{wrong}");
+            assert_eq!(parse_key(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn texts_end_at_their_zero_or_with_their_bytes() {
-        assert_eq!(words(b"bulk\0rest", 64), Ok(Some("bulk".to_owned())));
-        assert_eq!(words(b"bulk", 4), Ok(Some("bulk".to_owned())));
-        assert_eq!(words(b"\0", 4), Ok(None));
-        assert_eq!(words(b"bulky", 4), Err(libc::EINVAL));
-        assert_eq!(words(b"\xff", 4), Err(libc::EINVAL));
+        assert_eq!(parse_text(b"bulk\0rest", 64), Ok(Some("bulk".to_owned())));
+        assert_eq!(parse_text(b"bulk", 4), Ok(Some("bulk".to_owned())));
+        assert_eq!(parse_text(b"\0", 4), Ok(None));
+        assert_eq!(parse_text(b"bulky", 4), Err(libc::EINVAL));
+        assert_eq!(parse_text(b"\xff", 4), Err(libc::EINVAL));
     }
 }

@@ -5,20 +5,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::{Reply, Request};
+use longhaul_ramp::{RampReply, RampRequest};
 
 use crate::address::SockaddrLsl;
-use crate::guard::quietly;
+use crate::guard::catching_panics;
 use crate::system::{
-    RawAddress, errno, fail, give, local_address, peer_address, set_errno, tcp_family,
+    RawAddress, errno, fail, local_address, peer_address, set_errno, tcp_family, write_address,
 };
-use crate::table::State;
+use crate::table::SocketState;
 use crate::{listen, ramp, settle};
 
 /// Encodes an address in the form that is reported to a program.
-pub fn reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
+pub fn encode_reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
     if native {
-        SockaddrLsl::of(Some(address), name).bytes().to_vec()
+        SockaddrLsl::from_parts(Some(address), name)
+            .bytes()
+            .to_vec()
     } else {
         RawAddress::from(address).bytes().to_vec()
     }
@@ -35,11 +37,11 @@ pub unsafe extern "C" fn lsl_getsockname(
     length: *mut socklen_t,
 ) -> c_int {
     let before = errno();
-    let known = quietly(None, || own_name(fd));
+    let known = catching_panics(None, || local_name(fd));
     set_errno(before);
     match known {
         // SAFETY: the caller's promise is the system call's.
-        Some(bytes) => match unsafe { give(&bytes, address.cast::<c_void>(), length) } {
+        Some(bytes) => match unsafe { write_address(&bytes, address.cast::<c_void>(), length) } {
             Ok(()) => 0,
             Err(errno) => fail(errno),
         },
@@ -48,12 +50,12 @@ pub unsafe extern "C" fn lsl_getsockname(
     }
 }
 
-fn own_name(fd: c_int) -> Option<Vec<u8>> {
-    if let Some(at) = listen::at(fd) {
-        let native = settle::known(fd, |entry| Some(entry.native)).unwrap_or(false);
-        return Some(reported(at, None, native));
+fn local_name(fd: c_int) -> Option<Vec<u8>> {
+    if let Some(at) = listen::session_address(fd) {
+        let native = settle::with_known_entry(fd, |entry| Some(entry.native)).unwrap_or(false);
+        return Some(encode_reported(at, None, native));
     }
-    let (local, leads, native) = settle::known(fd, |entry| {
+    let (local, leads, native) = settle::with_known_entry(fd, |entry| {
         Some((
             entry.local,
             entry.peer.filter(|_| entry.carried),
@@ -61,16 +63,16 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         ))
     })?;
     if let Some(local) = local {
-        return Some(reported(local, None, native));
+        return Some(encode_reported(local, None, native));
     }
     let own = local_address(fd)?;
     // The socket is connected to the on-ramp. Reports the address it would have for its
     // destination.
     let chosen = leads
         .filter(|_| own.ip().to_canonical().is_loopback())
-        .and_then(source);
+        .and_then(source_address);
     match chosen {
-        Some(ip) if native => Some(reported(SocketAddr::new(ip, own.port()), None, true)),
+        Some(ip) if native => Some(encode_reported(SocketAddr::new(ip, own.port()), None, true)),
         Some(ip) => {
             let address = SocketAddr::new(ip, own.port());
             Some(
@@ -79,14 +81,14 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
                     .to_vec(),
             )
         }
-        None if native => Some(reported(own, None, true)),
+        None if native => Some(encode_reported(own, None, true)),
         None => None,
     }
 }
 
 /// Returns the local address that the kernel would choose for a connection to `to`, or `None` if it
 /// is unreachable. Nothing is sent: connecting a UDP socket only chooses the address.
-fn source(to: SocketAddr) -> Option<IpAddr> {
+fn source_address(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -97,7 +99,7 @@ fn source(to: SocketAddr) -> Option<IpAddr> {
 }
 
 /// Known peer of a socket.
-enum Peer {
+enum PeerState {
     Is(Vec<u8>),
     NotConnected,
     Unknown,
@@ -114,27 +116,29 @@ pub unsafe extern "C" fn lsl_getpeername(
     length: *mut socklen_t,
 ) -> c_int {
     let before = errno();
-    let known = quietly(Peer::Unknown, || peer(fd));
+    let known = catching_panics(PeerState::Unknown, || peer(fd));
     set_errno(before);
     match known {
-        // SAFETY: the caller's promise is the system call's.
-        Peer::Is(bytes) => match unsafe { give(&bytes, address.cast::<c_void>(), length) } {
-            Ok(()) => 0,
-            Err(errno) => fail(errno),
-        },
-        Peer::NotConnected => fail(libc::ENOTCONN),
+        PeerState::Is(bytes) => {
+            // SAFETY: the caller's promise is the system call's.
+            match unsafe { write_address(&bytes, address.cast::<c_void>(), length) } {
+                Ok(()) => 0,
+                Err(errno) => fail(errno),
+            }
+        }
+        PeerState::NotConnected => fail(libc::ENOTCONN),
         // SAFETY: as above.
-        Peer::Unknown => unsafe { libc::getpeername(fd, address, length) },
+        PeerState::Unknown => unsafe { libc::getpeername(fd, address, length) },
     }
 }
 
-fn peer(fd: c_int) -> Peer {
-    if listen::at(fd).is_some() {
-        return Peer::NotConnected;
+fn peer(fd: c_int) -> PeerState {
+    if listen::session_address(fd).is_some() {
+        return PeerState::NotConnected;
     }
-    let known = settle::known(fd, |entry| {
+    let known = settle::with_known_entry(fd, |entry| {
         Some(match entry.state() {
-            State::Connecting(_) | State::Failed(_) | State::Spent => None,
+            SocketState::Connecting(_) | SocketState::Failed(_) | SocketState::Spent => None,
             _ => Some((
                 entry.peer,
                 entry.peer_name.clone(),
@@ -146,51 +150,51 @@ fn peer(fd: c_int) -> Peer {
     // The kernel decides whether it is connected.
     let Some(real) = peer_address(fd) else {
         return if matches!(known, Some(None)) {
-            Peer::NotConnected
+            PeerState::NotConnected
         } else {
-            Peer::Unknown
+            PeerState::Unknown
         };
     };
     let Some(family) = tcp_family(fd) else {
-        return Peer::Unknown;
+        return PeerState::Unknown;
     };
     let shaped = |address: SocketAddr, name: Option<&str>, native: bool| {
         if native {
-            Peer::Is(reported(address, name, true))
+            PeerState::Is(encode_reported(address, name, true))
         } else {
-            Peer::Is(RawAddress::for_family(address, family).bytes().to_vec())
+            PeerState::Is(RawAddress::for_family(address, family).bytes().to_vec())
         }
     };
     match known {
-        Some(None) => Peer::NotConnected,
+        Some(None) => PeerState::NotConnected,
         Some(Some((peer, name, native, carried))) if carried || native => match peer {
             Some(peer) => shaped(peer, name.as_deref(), native),
             // Connected by name alone: only the far end knows the address.
             None if native => {
-                let mut lsl = SockaddrLsl::of(None, name.as_deref());
+                let mut lsl = SockaddrLsl::from_parts(None, name.as_deref());
                 lsl.port = real.port().to_be();
-                Peer::Is(lsl.bytes().to_vec())
+                PeerState::Is(lsl.bytes().to_vec())
             }
-            None => Peer::Unknown,
+            None => PeerState::Unknown,
         },
-        Some(Some(_)) => Peer::Unknown,
+        Some(Some(_)) => PeerState::Unknown,
         // The socket may have come from another process.
-        None if real.ip().to_canonical().is_loopback() => match asked(fd) {
+        None if real.ip().to_canonical().is_loopback() => match ask_onramp(fd) {
             Some(peer) => shaped(peer, None, false),
-            None => Peer::Unknown,
+            None => PeerState::Unknown,
         },
-        None => Peer::Unknown,
+        None => PeerState::Unknown,
     }
 }
 
 /// Asks the on-ramp where a socket leads that is connected to loopback.
-fn asked(fd: c_int) -> Option<SocketAddr> {
+fn ask_onramp(fd: c_int) -> Option<SocketAddr> {
     let local = local_address(fd)?;
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     let ramp = ramp::dial(None, false).ok()?;
-    let packet = ramp::ask(ramp.as_raw_fd(), &Request::Peer { local }).ok()?;
+    let packet = ramp::ask(ramp.as_raw_fd(), &RampRequest::Peer { local }).ok()?;
     match packet.reply() {
-        Ok(Reply::Peer { address }) => Some(address),
+        Ok(RampReply::Peer { address }) => Some(address),
         _ => None,
     }
 }

@@ -6,27 +6,28 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use longhaul_ramp::{MAX_MESSAGE, Reply, Request, SOCKET_VARIABLE};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest, SOCKET_VARIABLE};
 
 use crate::start;
-use crate::system::{Errno, checked, errno, set_option};
+use crate::system::{Errno, check_result, errno, set_option};
 
 /// Maximum wait, in seconds, for requests that the on-ramp answers immediately.
-const MAX_ANSWER_SECONDS: i64 = 10;
+const ANSWER_TIMEOUT_SECONDS: i64 = 10;
 
 /// Lowest descriptor for the library's own use, so that programs get the low numbers they expect.
 const LOWEST_DESCRIPTOR: c_int = 500;
 
 /// A received packet.
 pub struct Packet {
-    bytes: [u8; MAX_MESSAGE],
+    bytes: [u8; MAX_MESSAGE_BYTES],
     length: usize,
 }
 
 impl Packet {
     /// Decodes the packet. One that cannot be decoded is a failure of the on-ramp.
-    pub fn reply(&self) -> Result<Reply<'_>, Errno> {
-        Reply::decode(self.bytes.get(..self.length).unwrap_or_default()).map_err(|_| libc::EPROTO)
+    pub fn reply(&self) -> Result<RampReply<'_>, Errno> {
+        RampReply::decode(self.bytes.get(..self.length).unwrap_or_default())
+            .map_err(|_| libc::EPROTO)
     }
 }
 
@@ -40,7 +41,7 @@ pub fn variable(name: &str) -> Option<OsString> {
 
 /// Returns the default path of the on-ramp's socket, used unless `$LONGHAUL_ONRAMP` is set. It is
 /// in the state directory, found by the same rules as by `longhaul` itself.
-pub fn usual_path() -> Option<PathBuf> {
+pub fn default_path() -> Option<PathBuf> {
     let below = |name, path| Some(PathBuf::from(variable(name)?).join(path));
     let state = variable("LONGHAUL_STATE")
         .map(PathBuf::from)
@@ -59,7 +60,7 @@ pub fn dial(path: Option<&OsStr>, may_start: bool) -> Result<OwnedFd, Errno> {
     if let Some(path) = variable(SOCKET_VARIABLE) {
         return dial_at(&path);
     }
-    let path = usual_path().ok_or(libc::ENOENT)?;
+    let path = default_path().ok_or(libc::ENOENT)?;
     match dial_at(path.as_os_str()) {
         Err(libc::ENOENT | libc::ECONNREFUSED) if may_start => {
             start::start(|| dial_at(path.as_os_str()))
@@ -80,21 +81,21 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
         *place = byte.cast_signed();
     }
     // SAFETY: takes no pointer.
-    let low = checked(unsafe {
+    let low = check_result(unsafe {
         libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)
     })?;
     // SAFETY: a descriptor that was just made.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
     // SAFETY: takes no pointer.
     let high = unsafe { libc::fcntl(low.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST_DESCRIPTOR) };
-    let socket = match checked(high) {
+    let socket = match check_result(high) {
         // SAFETY: a descriptor that was just made.
         Ok(high) => unsafe { OwnedFd::from_raw_fd(high) },
         // With a low limit on descriptors, low numbers have to do.
         Err(_) => low,
     };
     let soon = libc::timeval {
-        tv_sec: MAX_ANSWER_SECONDS,
+        tv_sec: ANSWER_TIMEOUT_SECONDS,
         tv_usec: 0,
     };
     set_option(
@@ -112,7 +113,7 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
                 size_of::<libc::sockaddr_un>() as libc::socklen_t,
             )
         };
-        match checked(connected) {
+        match check_result(connected) {
             Ok(_) => return Ok(socket),
             Err(libc::EINTR) => {}
             Err(error) => return Err(error),
@@ -121,9 +122,9 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
 }
 
 /// Sends a request.
-pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
+pub fn send(ramp: c_int, request: &RampRequest<'_>) -> Result<(), Errno> {
     let message = request.encode();
-    let bytes = message.finished().map_err(|_| libc::ENAMETOOLONG)?;
+    let bytes = message.finish().map_err(|_| libc::ENAMETOOLONG)?;
     loop {
         // SAFETY: the pointer and the length are those of the bytes.
         let sent =
@@ -140,12 +141,12 @@ pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
 /// Receives a packet, with these flags of `recv`. The end of the connection is `ECONNRESET`.
 pub fn receive(ramp: c_int, flags: c_int) -> Result<Packet, Errno> {
     let mut packet = Packet {
-        bytes: [0; MAX_MESSAGE],
+        bytes: [0; MAX_MESSAGE_BYTES],
         length: 0,
     };
     let place: *mut c_void = packet.bytes.as_mut_ptr().cast();
     // SAFETY: the buffer has that many bytes.
-    match unsafe { libc::recv(ramp, place, MAX_MESSAGE, flags) } {
+    match unsafe { libc::recv(ramp, place, MAX_MESSAGE_BYTES, flags) } {
         0 => Err(libc::ECONNRESET),
         length => {
             packet.length = usize::try_from(length).map_err(|_| errno())?;
@@ -155,9 +156,9 @@ pub fn receive(ramp: c_int, flags: c_int) -> Result<Packet, Errno> {
 }
 
 /// Sends a request that is answered immediately, and receives the answer.
-pub fn ask(ramp: c_int, request: &Request<'_>) -> Result<Packet, Errno> {
+pub fn ask(ramp: c_int, request: &RampRequest<'_>) -> Result<Packet, Errno> {
     send(ramp, request)?;
-    wait_at_most(ramp, MAX_ANSWER_SECONDS * 1000);
+    set_receive_timeout(ramp, ANSWER_TIMEOUT_SECONDS * 1000);
     loop {
         match receive(ramp, 0) {
             Err(libc::EINTR) => {}
@@ -168,7 +169,7 @@ pub fn ask(ramp: c_int, request: &Request<'_>) -> Result<Packet, Errno> {
 }
 
 /// Limits each wait for the on-ramp to `milliseconds`; 0 means no limit.
-pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
+pub fn set_receive_timeout(ramp: c_int, milliseconds: i64) {
     let limit = libc::timeval {
         tv_sec: milliseconds / 1000,
         tv_usec: milliseconds % 1000 * 1000,
@@ -177,7 +178,7 @@ pub fn wait_at_most(ramp: c_int, milliseconds: i64) {
 }
 
 /// Returns a path from C bytes.
-pub fn path_from(bytes: &[u8]) -> OsString {
+pub fn path_from_bytes(bytes: &[u8]) -> OsString {
     OsString::from_vec(bytes.to_vec())
 }
 
@@ -188,6 +189,9 @@ mod tests {
     #[test]
     fn the_onramp_is_looked_for_where_it_listens() {
         let state = longhaul_config::home::state_dir();
-        assert_eq!(usual_path(), state.map(|state| state.join("onramp/socket")));
+        assert_eq!(
+            default_path(),
+            state.map(|state| state.join("onramp/socket"))
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::ptr;
 use libc::{addrinfo, hostent};
 
 use crate::address::{AF_LSL, SockaddrLsl};
-use crate::guard::{quietly, text};
+use crate::guard::{c_str, catching_panics};
 use crate::system::{Errno, read_address, set_errno};
 use crate::table;
 
@@ -19,7 +19,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `found` is NULL or a list from `getaddrinfo`.
-unsafe fn listed(mut found: *const addrinfo) -> Vec<SocketAddr> {
+unsafe fn collect_addresses(mut found: *const addrinfo) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     // SAFETY: the caller says that it is a list, which ends with NULL.
     while let Some(one) = unsafe { found.as_ref() } {
@@ -49,7 +49,7 @@ pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>
         return Err(libc::EHOSTUNREACH);
     }
     // SAFETY: a list that was just returned; it is freed once.
-    let mut addresses = unsafe { listed(found) };
+    let mut addresses = unsafe { collect_addresses(found) };
     // SAFETY: as above.
     unsafe { libc::freeaddrinfo(found) };
     for address in &mut addresses {
@@ -79,9 +79,9 @@ pub unsafe extern "C-unwind" fn lsl_getaddrinfo(
     // SAFETY: the caller's promise is the function's.
     let code = unsafe { libc::getaddrinfo(node, service, hints, result) };
     if code == 0 {
-        quietly((), || {
+        catching_panics((), || {
             // SAFETY: the function succeeded and set the list; the name is the caller's.
-            let (addresses, name) = unsafe { (listed(*result), text(node)) };
+            let (addresses, name) = unsafe { (collect_addresses(*result), c_str(node)) };
             remember(name, addresses.into_iter().map(|address| address.ip()));
         });
     }
@@ -92,7 +92,7 @@ fn remember(name: Option<&CStr>, addresses: impl Iterator<Item = IpAddr>) {
     if let Some(name) = name.and_then(|name| name.to_str().ok()) {
         // Allocates before the table is locked.
         let addresses: Vec<IpAddr> = addresses.collect();
-        table::with(|table| {
+        table::with_table(|table| {
             addresses
                 .iter()
                 .for_each(|ip| table.names.remember(name, *ip))
@@ -124,12 +124,12 @@ unsafe fn lsl_list(
     // SAFETY: the caller's strings; the pointer for the list is valid.
     let code = unsafe { libc::getaddrinfo(node, service, &raw const hints, &raw mut found) };
     // SAFETY: the caller says that it is NULL or NUL-terminated.
-    let name = unsafe { text(node) }.and_then(|name| name.to_str().ok());
+    let name = unsafe { c_str(node) }.and_then(|name| name.to_str().ok());
     let is_name = name.is_some_and(|name| name.parse::<IpAddr>().is_err());
     let addresses = match code {
         0 => {
             // SAFETY: a list that was just returned; it is freed once.
-            let addresses = unsafe { listed(found) };
+            let addresses = unsafe { collect_addresses(found) };
             // SAFETY: as above.
             unsafe { libc::freeaddrinfo(found) };
             addresses.into_iter().map(Some).collect()
@@ -153,14 +153,16 @@ unsafe fn lsl_list(
                 return libc::EAI_NONAME;
             }
             // SAFETY: as above.
-            let port = unsafe { listed(found) }.first().map_or(0, SocketAddr::port);
+            let port = unsafe { collect_addresses(found) }
+                .first()
+                .map_or(0, SocketAddr::port);
             // SAFETY: as above.
             unsafe { libc::freeaddrinfo(found) };
             port
         }
         _ => 0,
     };
-    let made = quietly(None, || {
+    let made = catching_panics(None, || {
         Some(make_list(&addresses, name.filter(|_| is_name), port))
     });
     let Some(list) = made else {
@@ -174,7 +176,7 @@ unsafe fn lsl_list(
 fn make_list(addresses: &[Option<SocketAddr>], name: Option<&str>, port: u16) -> *mut addrinfo {
     let mut list = ptr::null_mut();
     for address in addresses.iter().rev() {
-        let mut lsl = SockaddrLsl::of(*address, name);
+        let mut lsl = SockaddrLsl::from_parts(*address, name);
         if address.is_none() {
             lsl.port = port.to_be();
         }
@@ -227,7 +229,7 @@ pub unsafe extern "C-unwind" fn lsl_gethostbyname(name: *const c_char) -> *mut h
     // SAFETY: the caller's promise is the function's.
     let found = unsafe { gethostbyname(name) };
     let before = crate::system::errno();
-    quietly((), || {
+    catching_panics((), || {
         // SAFETY: NULL, or valid until the next call.
         let Some(host) = (unsafe { found.as_ref() }) else {
             return;
@@ -247,7 +249,7 @@ pub unsafe extern "C-unwind" fn lsl_gethostbyname(name: *const c_char) -> *mut h
             at = at.wrapping_add(1);
         }
         // SAFETY: the caller's name.
-        remember(unsafe { text(name) }, addresses.into_iter());
+        remember(unsafe { c_str(name) }, addresses.into_iter());
     });
     set_errno(before);
     found

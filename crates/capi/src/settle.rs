@@ -3,20 +3,21 @@
 use std::ffi::c_int;
 use std::os::fd::AsRawFd;
 
-use longhaul_ramp::Reply;
+use longhaul_ramp::RampReply;
 
 use crate::ramp;
 use crate::system::{self, Errno, disconnect, option};
-use crate::table::{self, Entry, State, Table};
+use crate::table::{self, SocketEntry, SocketState, SocketTable};
 
 /// Maximum wait, in milliseconds, for the reset of a loopback connection after its failure was
 /// reported.
-const MAX_RESET_WAIT: c_int = 1_000;
+const RESET_TIMEOUT_MS: c_int = 1_000;
 
 /// Reads the on-ramp's result for a socket, if it has come. The result stays in the queue for other
 /// processes that have the socket, too.
-pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
-    let Some(State::Connecting(pending)) = table.get(cookie).map(|entry| entry.state()) else {
+pub fn settle(table: &mut SocketTable, cookie: u64, fd: c_int) {
+    let Some(SocketState::Connecting(pending)) = table.get(cookie).map(|entry| entry.state())
+    else {
         return;
     };
     let (state, reason) = match ramp::receive(
@@ -25,21 +26,23 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     ) {
         Err(libc::EAGAIN | libc::EINTR) => return,
         Err(_) => (
-            State::Failed(libc::ECONNRESET),
+            SocketState::Failed(libc::ECONNRESET),
             "the on-ramp has ended".to_owned(),
         ),
         Ok(packet) => match packet.reply() {
-            Ok(Reply::Done { errno: 0, .. }) => {
-                (State::Connected { reported: false }, String::new())
+            Ok(RampReply::Done { errno: 0, .. }) => {
+                (SocketState::Connected { reported: false }, String::new())
             }
-            Ok(Reply::Done { errno, reason }) => (State::Failed(errno), reason.to_owned()),
+            Ok(RampReply::Done { errno, reason }) => {
+                (SocketState::Failed(errno), reason.to_owned())
+            }
             _ => (
-                State::Failed(libc::ECONNRESET),
+                SocketState::Failed(libc::ECONNRESET),
                 "the on-ramp said something else than what has become of the route".to_owned(),
             ),
         },
     };
-    if let State::Connecting(pending) = table.set_state(cookie, state)
+    if let SocketState::Connecting(pending) = table.set_state(cookie, state)
         && let Some(buffer) = pending.buffer
     {
         buffer.restore(fd);
@@ -52,31 +55,31 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
 /// Returns the result that `connect` reports for a connection that it began earlier. Returns `None`
 /// while the route is being made, and for sockets without a route.
 pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
-    let result = table::with(|table| {
+    let result = table::with_table(|table| {
         settle(table, cookie, fd);
         match table.get(cookie)?.state() {
-            State::Connected { reported: false } => {
-                table.set_state(cookie, State::Connected { reported: true });
+            SocketState::Connected { reported: false } => {
+                table.set_state(cookie, SocketState::Connected { reported: true });
                 Some(Ok(()))
             }
-            State::Failed(errno) => {
+            SocketState::Failed(errno) => {
                 let errno = *errno;
-                table.set_state(cookie, State::Spent);
+                table.set_state(cookie, SocketState::Spent);
                 Some(Err(errno))
             }
             _ => None,
         }
     });
     if let Some(Err(_)) = result {
-        after_failure(fd);
+        reset_after_failure(fd);
     }
     result
 }
 
 /// Brings a socket whose route failed into the state of one whose connection was refused: closed at
 /// both ends, without a pending error.
-fn after_failure(fd: c_int) {
-    if system::wait(fd, 0, MAX_RESET_WAIT) == 0 {
+fn reset_after_failure(fd: c_int) {
+    if system::wait(fd, 0, RESET_TIMEOUT_MS) == 0 {
         disconnect(fd);
     }
     let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
@@ -88,39 +91,42 @@ pub fn take_failure(fd: c_int) -> Option<Errno> {
         return None;
     }
     let cookie = system::cookie(fd)?;
-    let failed = table::with(|table| {
+    let failed = table::with_table(|table| {
         settle(table, cookie, fd);
         match table.get(cookie)?.state() {
-            State::Failed(errno) => {
+            SocketState::Failed(errno) => {
                 let errno = *errno;
-                table.set_state(cookie, State::Spent);
+                table.set_state(cookie, SocketState::Spent);
                 Some(errno)
             }
             _ => None,
         }
     });
     if failed.is_some() {
-        after_failure(fd);
+        reset_after_failure(fd);
     }
     failed
 }
 
 /// Settles a socket whose route may be being made, before the program uses it.
-pub fn look_after(fd: c_int) {
+pub fn settle_pending(fd: c_int) {
     if table::has_pending()
         && let Some(cookie) = system::cookie(fd)
     {
-        table::with(|table| settle(table, cookie, fd));
+        table::with_table(|table| settle(table, cookie, fd));
     }
 }
 
 /// Returns a property of a known socket, or `None` if the socket is not known.
-pub fn known<R>(fd: c_int, ask: impl FnOnce(&mut Entry) -> Option<R>) -> Option<R> {
+pub fn with_known_entry<R>(
+    fd: c_int,
+    ask: impl FnOnce(&mut SocketEntry) -> Option<R>,
+) -> Option<R> {
     if !table::is_used() {
         return None;
     }
     let cookie = system::cookie(fd)?;
-    table::with(|table| {
+    table::with_table(|table| {
         settle(table, cookie, fd);
         table.get(cookie).and_then(ask)
     })

@@ -6,13 +6,13 @@ use std::net::{Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
 
 use crate::address::{AF_LSL, SockaddrLsl};
-use crate::guard::{guarded, quietly};
+use crate::guard::{catching_panics, guarded};
 use crate::listen;
-use crate::settle::known;
+use crate::settle::with_known_entry;
 use crate::system::{
-    RawAddress, checked, cookie, disconnect, errno, fail, set_errno, set_option, tcp_family,
+    RawAddress, check_result, cookie, disconnect, errno, fail, set_errno, set_option, tcp_family,
 };
-use crate::table::{self, State};
+use crate::table::{self, SocketState};
 
 /// `socket(2)`. With `AF_LSL` it returns a socket for connections by routes.
 ///
@@ -31,17 +31,18 @@ pub unsafe extern "C" fn lsl_socket(domain: c_int, kind: c_int, protocol: c_int)
         }
         // One for both families, where there are both.
         // SAFETY: takes no pointer.
-        let fd = match checked(unsafe { libc::socket(libc::AF_INET6, kind, libc::IPPROTO_TCP) }) {
-            // SAFETY: as above.
-            Err(libc::EAFNOSUPPORT) => {
+        let fd =
+            match check_result(unsafe { libc::socket(libc::AF_INET6, kind, libc::IPPROTO_TCP) }) {
                 // SAFETY: as above.
-                checked(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_TCP) })
-            }
-            other => other,
-        }?;
+                Err(libc::EAFNOSUPPORT) => {
+                    // SAFETY: as above.
+                    check_result(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_TCP) })
+                }
+                other => other,
+            }?;
         let _ = set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &0);
         let cookie = cookie(fd).ok_or(libc::EPROTONOSUPPORT)?;
-        table::with(|table| table.entry(cookie).native = true);
+        table::with_table(|table| table.entry(cookie).native = true);
         Ok(fd)
     })
 }
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn lsl_socket(domain: c_int, kind: c_int, protocol: c_int)
 /// As for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsl_bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if quietly(None, || listen::at(fd)).is_some() {
+    if catching_panics(None, || listen::session_address(fd)).is_some() {
         return fail(libc::EINVAL);
     }
     let is_lsl = !address.is_null()
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn lsl_bind(fd: c_int, address: *const sockaddr, length: s
         };
         let raw = RawAddress::for_family(to.address.unwrap_or(any), family);
         // SAFETY: the address has the length that is given.
-        checked(unsafe { libc::bind(fd, raw.as_ptr(), raw.length()) })
+        check_result(unsafe { libc::bind(fd, raw.as_ptr(), raw.length()) })
     })
 }
 
@@ -86,16 +87,16 @@ pub unsafe extern "C" fn lsl_bind(fd: c_int, address: *const sockaddr, length: s
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lsl_shutdown(fd: c_int, how: c_int) -> c_int {
     let before = errno();
-    let ours = quietly(None, || {
+    let ours = catching_panics(None, || {
         listen::shut_down(fd, how).or_else(|| {
-            let is_connecting = |entry: &mut table::Entry| {
-                matches!(entry.state(), State::Connecting(_)).then_some(())
+            let is_connecting = |entry: &mut table::SocketEntry| {
+                matches!(entry.state(), SocketState::Connecting(_)).then_some(())
             };
-            known(fd, is_connecting)?;
+            with_known_entry(fd, is_connecting)?;
             // As for a connection during its handshake: it is gone afterwards.
             disconnect(fd);
             cookie(fd).map(|cookie| {
-                table::with(|table| table.set_state(cookie, State::Spent));
+                table::with_table(|table| table.set_state(cookie, SocketState::Spent));
                 0
             })
         })
@@ -122,12 +123,18 @@ pub unsafe extern "C" fn lsl_shutdown(fd: c_int, how: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn lsl_close(fd: c_int) -> c_int {
     // Entries of other sockets are swept later; these hold descriptors of the library.
-    let holds = |entry: &mut table::Entry| {
-        matches!(entry.state(), State::Connecting(_) | State::Listening(_)).then_some(())
+    let holds = |entry: &mut table::SocketEntry| {
+        matches!(
+            entry.state(),
+            SocketState::Connecting(_) | SocketState::Listening(_)
+        )
+        .then_some(())
     };
     let held = if table::is_used() {
         let before = errno();
-        let held = quietly(None, || known(fd, holds).and_then(|()| cookie(fd)));
+        let held = catching_panics(None, || {
+            with_known_entry(fd, holds).and_then(|()| cookie(fd))
+        });
         set_errno(before);
         held
     } else {
@@ -137,9 +144,9 @@ pub unsafe extern "C-unwind" fn lsl_close(fd: c_int) -> c_int {
     let result = unsafe { libc::close(fd) };
     if let Some(cookie) = held {
         let after = errno();
-        quietly((), || {
+        catching_panics((), || {
             if !table::is_open(cookie) {
-                table::with(|table| table.forget(cookie));
+                table::with_table(|table| table.forget(cookie));
             }
         });
         set_errno(after);

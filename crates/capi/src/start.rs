@@ -15,10 +15,10 @@ use crate::ramp::variable;
 use crate::system::{Errno, errno};
 
 /// Maximum time until the on-ramp listens, in milliseconds.
-const MAX_START: i64 = 5_000;
+const START_TIMEOUT_MS: i64 = 5_000;
 
 /// Time after a failure before the next attempt, in milliseconds.
-const RETRY_AFTER: i64 = 60_000;
+const RETRY_DELAY_MS: i64 = 60_000;
 
 /// Time of the last failure, in milliseconds of the monotonic clock; 0 for never.
 static FAILED_AT: AtomicI64 = AtomicI64::new(0);
@@ -26,7 +26,7 @@ static FAILED_AT: AtomicI64 = AtomicI64::new(0);
 /// Starts the on-ramp, and calls `dial` until it answers.
 pub fn start(dial: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     let failed = FAILED_AT.load(Ordering::Relaxed);
-    if failed != 0 && now() - failed < RETRY_AFTER {
+    if failed != 0 && now() - failed < RETRY_DELAY_MS {
         return Err(libc::ECONNREFUSED);
     }
     let begun = now();
@@ -35,7 +35,7 @@ pub fn start(dial: impl Fn() -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno
         // The pipe is closed when the on-ramp ends.
         loop {
             match dial() {
-                Err(libc::ENOENT | libc::ECONNREFUSED) if now() - begun < MAX_START => {}
+                Err(libc::ENOENT | libc::ECONNREFUSED) if now() - begun < START_TIMEOUT_MS => {}
                 other => return other,
             }
             if crate::system::wait(ended.as_raw_fd(), libc::POLLIN, 10) != 0 {

@@ -29,7 +29,7 @@ pub fn fail(errno: Errno) -> c_int {
 }
 
 /// Converts the result of a call: the number, or `errno` if it failed.
-pub fn checked(result: c_int) -> Result<c_int, Errno> {
+pub fn check_result(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
 
@@ -38,7 +38,7 @@ pub fn option<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno>
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
     // SAFETY: the buffer has the given length.
-    checked(unsafe {
+    check_result(unsafe {
         libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length)
     })?;
     // SAFETY: zeros that the kernel may have overwritten; any bytes are a value of `T`.
@@ -49,8 +49,10 @@ pub fn option<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno>
 pub fn set_option<T: Copy>(fd: c_int, level: c_int, name: c_int, value: &T) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
     // SAFETY: the value has the given length.
-    checked(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })
-        .map(drop)
+    check_result(unsafe {
+        libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length)
+    })
+    .map(drop)
 }
 
 /// Returns the kernel's unique number of a socket. All its descriptors share the number, and no
@@ -81,7 +83,7 @@ pub const TCP_CLOSE: u8 = 7;
 pub fn unacknowledged(fd: c_int) -> Result<c_int, Errno> {
     let mut bytes: c_int = 0;
     // SAFETY: the kernel writes one int.
-    checked(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) })?;
+    check_result(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) })?;
     Ok(bytes)
 }
 
@@ -227,12 +229,12 @@ pub unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Optio
 }
 
 /// Returns the IPv4 address of a mapped one; others are returned unchanged.
-pub fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn to_canonical_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Returns the IPv6-mapped form of an IPv4 address.
-pub fn mapped(address: SocketAddr) -> SocketAddr {
+pub fn to_mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
         IpAddr::V6(_) => address,
@@ -242,23 +244,23 @@ pub fn mapped(address: SocketAddr) -> SocketAddr {
 /// A call such as `getsockname`.
 type NameCall = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
 
-fn name_by(call: NameCall, fd: c_int) -> Option<SocketAddr> {
+fn address_by(call: NameCall, fd: c_int) -> Option<SocketAddr> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
     // SAFETY: the buffer has the given length.
-    checked(unsafe { call(fd, storage.as_mut_ptr().cast(), &raw mut length) }).ok()?;
+    check_result(unsafe { call(fd, storage.as_mut_ptr().cast(), &raw mut length) }).ok()?;
     // SAFETY: the kernel wrote that many bytes, which fit.
     unsafe { read_address(storage.as_ptr().cast(), length) }
 }
 
 /// Returns the address to which the kernel has bound a socket.
 pub fn local_address(fd: c_int) -> Option<SocketAddr> {
-    name_by(libc::getsockname, fd)
+    address_by(libc::getsockname, fd)
 }
 
 /// Returns the address to which the kernel has connected a socket.
 pub fn peer_address(fd: c_int) -> Option<SocketAddr> {
-    name_by(libc::getpeername, fd)
+    address_by(libc::getpeername, fd)
 }
 
 /// Copies bytes to a caller's buffer of `*length` bytes, and sets `*length` to their full number,
@@ -266,7 +268,11 @@ pub fn peer_address(fd: c_int) -> Option<SocketAddr> {
 ///
 /// # Safety
 /// `place` is NULL or has room for `*length` bytes; `length` is NULL or valid.
-pub unsafe fn give(bytes: &[u8], place: *mut c_void, length: *mut socklen_t) -> Result<(), Errno> {
+pub unsafe fn write_address(
+    bytes: &[u8],
+    place: *mut c_void,
+    length: *mut socklen_t,
+) -> Result<(), Errno> {
     if place.is_null() || length.is_null() {
         return Err(libc::EFAULT);
     }

@@ -17,20 +17,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::names::Names;
+use crate::names::ResolvedNames;
 use crate::system::{self, Errno};
-use crate::wish::Wishes;
+use crate::wish::SocketWishes;
 
 /// Minimum number of connecting sockets before entries of closed ones are swept.
-const MIN_PENDING_SWEPT: usize = 32;
+const MIN_SWEEP_PENDING: usize = 32;
 
 /// Minimum number of known sockets before entries of closed ones are swept.
-const MIN_SWEPT: usize = 256;
+const MIN_SWEEP_ENTRIES: usize = 256;
 
 /// Known properties of one socket.
 #[derive(Default)]
-pub struct Entry {
-    state: State,
+pub struct SocketEntry {
+    state: SocketState,
     /// Made by `lsl_socket(AF_LSL)`: its addresses are reported as `sockaddr_lsl`.
     pub native: bool,
     /// If true, its bytes go through the on-ramp.
@@ -44,26 +44,26 @@ pub struct Entry {
     /// Key that the peer has shown.
     pub key: Option<[u8; 32]>,
     /// Options that the program has set.
-    pub wishes: Wishes,
+    pub wishes: SocketWishes,
     /// Reason why it uses a route, connects directly, or fails.
     pub reason: String,
 }
 
-impl Entry {
+impl SocketEntry {
     /// Returns the state of the socket.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &SocketState {
         &self.state
     }
 }
 
 /// State of a socket.
 #[derive(Default)]
-pub enum State {
+pub enum SocketState {
     /// Not used yet, or left to the kernel.
     #[default]
     Idle,
     /// The on-ramp is making its route.
-    Connecting(Pending),
+    Connecting(PendingRoute),
     /// The route stands.
     Connected {
         /// If true, `connect` has reported it to the program.
@@ -74,11 +74,11 @@ pub enum State {
     /// The route failed; the program has been told.
     Spent,
     /// It accepts sessions.
-    Listening(Listening),
+    Listening(ListenerState),
 }
 
 /// A route that is being made.
-pub struct Pending {
+pub struct PendingRoute {
     /// Socket on which the on-ramp reports the result.
     pub ramp: Arc<OwnedFd>,
     /// Previous state of the send buffer, which is kept small meanwhile.
@@ -86,7 +86,7 @@ pub struct Pending {
 }
 
 /// A listener. The program's descriptor leads to the Unix socket from which sessions come.
-pub struct Listening {
+pub struct ListenerState {
     /// Address at which sessions are accepted.
     pub at: SocketAddr,
     /// A TCP socket that keeps the options for accepted sockets.
@@ -94,12 +94,12 @@ pub struct Listening {
 }
 
 /// All known sockets and names.
-pub struct Table {
-    entries: BTreeMap<u64, Entry>,
+pub struct SocketTable {
+    entries: BTreeMap<u64, SocketEntry>,
     /// Number of entries that are [`State::Connecting`].
     pending: usize,
     /// Names, and the addresses that they resolved to.
-    pub names: Names,
+    pub names: ResolvedNames,
     /// Number of entries at which closed sockets are swept.
     sweep_at: usize,
     /// Number of connecting entries at which closed sockets are swept.
@@ -119,24 +119,24 @@ pub fn has_pending() -> bool {
     PENDING.load(Ordering::Relaxed) > 0
 }
 
-impl Table {
+impl SocketTable {
     const fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
             pending: 0,
-            names: Names::new(),
-            sweep_at: MIN_SWEPT,
-            sweep_pending_at: MIN_PENDING_SWEPT,
+            names: ResolvedNames::new(),
+            sweep_at: MIN_SWEEP_ENTRIES,
+            sweep_pending_at: MIN_SWEEP_PENDING,
         }
     }
 
     /// Returns the entry of the socket with this cookie.
-    pub fn get(&mut self, cookie: u64) -> Option<&mut Entry> {
+    pub fn get(&mut self, cookie: u64) -> Option<&mut SocketEntry> {
         self.entries.get_mut(&cookie)
     }
 
     /// Returns the entry of the socket with this cookie, and creates it if needed.
-    pub fn entry(&mut self, cookie: u64) -> &mut Entry {
+    pub fn entry(&mut self, cookie: u64) -> &mut SocketEntry {
         if !self.entries.contains_key(&cookie) {
             self.sweep_if_many();
         }
@@ -144,10 +144,10 @@ impl Table {
     }
 
     /// Sets the state of a socket. Returns the previous one.
-    pub fn set_state(&mut self, cookie: u64, state: State) -> State {
-        let begins = usize::from(matches!(state, State::Connecting(_)));
+    pub fn set_state(&mut self, cookie: u64, state: SocketState) -> SocketState {
+        let begins = usize::from(matches!(state, SocketState::Connecting(_)));
         let before = std::mem::replace(&mut self.entry(cookie).state, state);
-        let ends = usize::from(matches!(before, State::Connecting(_)));
+        let ends = usize::from(matches!(before, SocketState::Connecting(_)));
         self.pending = (self.pending + begins).saturating_sub(ends);
         before
     }
@@ -155,7 +155,7 @@ impl Table {
     /// Removes the entry of a socket.
     pub fn forget(&mut self, cookie: u64) {
         if let Some(entry) = self.entries.remove(&cookie) {
-            self.pending -= usize::from(matches!(entry.state, State::Connecting(_)));
+            self.pending -= usize::from(matches!(entry.state, SocketState::Connecting(_)));
         }
     }
 
@@ -166,11 +166,12 @@ impl Table {
         let open = open_sockets();
         if let Some(open) = open {
             self.entries.retain(|cookie, _| open.contains(cookie));
-            let is_pending = |entry: &&Entry| matches!(entry.state, State::Connecting(_));
+            let is_pending =
+                |entry: &&SocketEntry| matches!(entry.state, SocketState::Connecting(_));
             self.pending = self.entries.values().filter(is_pending).count();
         }
-        self.sweep_at = MIN_SWEPT.max(2 * self.entries.len());
-        self.sweep_pending_at = MIN_PENDING_SWEPT.max(2 * self.pending);
+        self.sweep_at = MIN_SWEEP_ENTRIES.max(2 * self.entries.len());
+        self.sweep_pending_at = MIN_SWEEP_PENDING.max(2 * self.pending);
     }
 }
 
@@ -187,28 +188,28 @@ pub fn is_open(cookie: u64) -> bool {
     open_sockets().is_none_or(|open| open.contains(&cookie))
 }
 
-struct Shared {
+struct SharedTable {
     lock: UnsafeCell<libc::pthread_mutex_t>,
-    table: UnsafeCell<Table>,
+    table: UnsafeCell<SocketTable>,
     /// Signal mask of the thread that is forking.
     forking: UnsafeCell<MaybeUninit<libc::sigset_t>>,
 }
 
 // SAFETY: all fields are used only while the lock is held.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedTable {}
 
-static SHARED: Shared = Shared {
+static SHARED: SharedTable = SharedTable {
     lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
-    table: UnsafeCell::new(Table::new()),
+    table: UnsafeCell::new(SocketTable::new()),
     forking: UnsafeCell::new(MaybeUninit::uninit()),
 };
 
 /// Holds the lock, with all signals blocked.
-struct Hold {
+struct TableGuard {
     signals: libc::sigset_t,
 }
 
-fn hold() -> Hold {
+fn hold() -> TableGuard {
     let mut signals = MaybeUninit::uninit();
     let mut all = MaybeUninit::uninit();
     // SAFETY: both pointers are valid for a signal set; the mutex is initialised.
@@ -216,13 +217,13 @@ fn hold() -> Hold {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), signals.as_mut_ptr());
         libc::pthread_mutex_lock(SHARED.lock.get());
-        Hold {
+        TableGuard {
             signals: signals.assume_init(),
         }
     }
 }
 
-impl Drop for Hold {
+impl Drop for TableGuard {
     fn drop(&mut self) {
         // SAFETY: this thread holds the lock, and had this signal mask before.
         unsafe {
@@ -246,7 +247,7 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork() {
     // SAFETY: written by `before_fork` in this thread, which holds the lock (in a child, its copy).
     drop(unsafe {
-        Hold {
+        TableGuard {
             signals: (*SHARED.forking.get()).assume_init_read(),
         }
     });
@@ -255,7 +256,7 @@ extern "C" fn after_fork() {
 static FORKS_SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls `body` with the table locked. `errno` stays as it is.
-pub fn with<R>(body: impl FnOnce(&mut Table) -> R) -> R {
+pub fn with_table<R>(body: impl FnOnce(&mut SocketTable) -> R) -> R {
     let errno = system::errno();
     let held = hold();
     if FORKS_SEEN.swap(1, Ordering::Relaxed) == 0 {

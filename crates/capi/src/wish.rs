@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 
-use longhaul_ramp::Wish;
+use longhaul_ramp::ConnectionWish;
 
 /// Wishes of a program for a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct SocketWishes {
     /// Text for the logs and policies of depots.
     pub purpose: Option<String>,
     /// Bytes that will be sent.
@@ -29,10 +29,10 @@ pub struct Wishes {
     pub onramp: Option<OsString>,
 }
 
-impl Wishes {
+impl SocketWishes {
     /// Returns the wishes in the form that is sent to the on-ramp.
-    pub fn reported(&self) -> Wish<'_> {
-        Wish {
+    pub fn to_message(&self) -> ConnectionWish<'_> {
+        ConnectionWish {
             purpose: self.purpose.as_deref(),
             size: self.size,
             rate: self.rate,

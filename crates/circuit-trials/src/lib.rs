@@ -15,12 +15,12 @@ pub mod networks;
 pub mod requests;
 pub mod trial;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 
 /// A minute, in milliseconds.
-pub const MINUTE: Moment = 60_000;
+pub const MINUTE: MomentMs = 60_000;
 /// An hour, in milliseconds.
-pub const HOUR: Moment = 60 * MINUTE;
+pub const HOUR: MomentMs = 60 * MINUTE;
 
 /// Error that ends a trial.
 #[derive(Debug, thiserror::Error)]

@@ -2,28 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use longhaul_circuits::admit::{Answer, Counter};
-use longhaul_circuits::book::{Book, Terms};
-use longhaul_circuits::network::{Link, Network, NodeId};
-use longhaul_circuits::path::{Diversity, Ends, Preference};
-use longhaul_circuits::policy::Limits;
-use longhaul_circuits::request::{Elements, Pace, Request, Wish};
-use longhaul_circuits::time::{Moment, Rate, Volume, Window};
+use longhaul_circuits::admit::{Admission, CounterOfferMode};
+use longhaul_circuits::book::{DecisionTerms, ReservationBook};
+use longhaul_circuits::network::{CircuitLink, CircuitNetwork, NodeId};
+use longhaul_circuits::path::{Diversity, PathEnds, Preference};
+use longhaul_circuits::policy::RequestLimits;
+use longhaul_circuits::request::{CircuitRequest, Demand, PathElements, VolumePace};
+use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume, Window};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use crate::trial::keep;
+use crate::trial::commit_granted;
 use crate::{Error, HOUR, MINUTE};
 
 /// Period over which reservations are spread: a year of planning ahead.
-const SPREAD: Moment = 365 * 24 * HOUR;
+const SPREAD_PERIOD: MomentMs = 365 * 24 * HOUR;
 /// Maximum number of requests per wanted reservation.
-const MAX_TRIES: usize = 4;
+const MAX_REQUESTS_PER_RESERVATION: usize = 4;
 
 /// Parameters of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct LoadParameters {
     /// Number of existing reservations.
     pub reservations: usize,
     /// Number of timed requests.
@@ -36,7 +36,7 @@ pub struct Load {
 
 /// Result of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Took {
+pub struct LoadResult {
     /// Number of reservations that existed.
     pub booked: usize,
     /// Requests decided per second, including the storage of granted ones.
@@ -53,18 +53,22 @@ pub struct Took {
 
 /// Requests of a measurement, the same for the same seed.
 #[derive(Debug, Clone)]
-pub struct Requests<'a> {
-    network: &'a Network,
+pub struct LoadRequests<'a> {
+    network: &'a CircuitNetwork,
     random: Xoshiro256PlusPlus,
     /// Reservable rate of the median link.
-    middle: Rate,
+    middle: BitsPerSecond,
 }
 
-impl<'a> Requests<'a> {
+impl<'a> LoadRequests<'a> {
     /// Creates the requests for a network.
     #[must_use]
-    pub fn new(network: &'a Network, seed: u64) -> Self {
-        let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
+    pub fn new(network: &'a CircuitNetwork, seed: u64) -> Self {
+        let mut rooms: Vec<BitsPerSecond> = network
+            .links()
+            .iter()
+            .map(CircuitLink::reservable)
+            .collect();
         rooms.sort_unstable();
         Self {
             network,
@@ -75,39 +79,43 @@ impl<'a> Requests<'a> {
 
     /// Returns a request for the time before the measurement. It is small, so that enough of them
     /// fit.
-    pub fn small(&mut self) -> Request {
+    pub fn small_request(&mut self) -> CircuitRequest {
         request(&mut self.random, self.network, self.middle / 4_000)
     }
 
     /// Returns a request that is timed.
-    pub fn timed(&mut self) -> Request {
+    pub fn timed_request(&mut self) -> CircuitRequest {
         request(&mut self.random, self.network, self.middle / 50)
     }
 }
 
-fn request(random: &mut Xoshiro256PlusPlus, network: &Network, unit: Rate) -> Request {
+fn request(
+    random: &mut Xoshiro256PlusPlus,
+    network: &CircuitNetwork,
+    unit: BitsPerSecond,
+) -> CircuitRequest {
     let nodes = network.nodes();
     let from = random.random_range(0..nodes);
     let to = (from + random.random_range(1..nodes)) % nodes;
-    let start = random.random_range(0..SPREAD / MINUTE) * MINUTE;
+    let start = random.random_range(0..SPREAD_PERIOD / MINUTE) * MINUTE;
     let length = random.random_range(1..24) * HOUR / 2;
     let rate = unit * random.random_range(1..40);
     let wish = if random.random_bool(0.3) {
         let bytes = Volume::carried(rate, length.unsigned_abs() / 2).bytes();
-        Wish::Volume {
+        Demand::Volume {
             bytes,
             most: None,
             pace: if random.random_bool(0.5) {
-                Pace::Even
+                VolumePace::Even
             } else {
-                Pace::Early
+                VolumePace::Early
             },
         }
     } else {
-        Wish::Rate(rate)
+        Demand::Rate(rate)
     };
-    Request {
-        ends: Ends {
+    CircuitRequest {
+        ends: PathEnds {
             from: NodeId(from),
             to: NodeId(to),
         },
@@ -116,17 +124,21 @@ fn request(random: &mut Xoshiro256PlusPlus, network: &Network, unit: Rate) -> Re
         paths: 1 << random.random_range(0..3),
         diversity: Diversity::Any,
         preference: Preference::FewestHops,
-        elements: Elements::default(),
+        elements: PathElements::default(),
     }
 }
 
 /// Decides a request, stores what is granted, and returns true if it was.
-fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error> {
+fn decide(
+    book: &mut ReservationBook,
+    request: &CircuitRequest,
+    terms: &DecisionTerms,
+) -> Result<bool, Error> {
     let decision = book.decide(request, terms, 0);
     match (decision.change, decision.answer) {
-        (Some(change), _) => keep(book, change, 0).map(|_| true),
-        (None, Answer::Refused(_)) => Ok(false),
-        (None, Answer::Granted(_)) => {
+        (Some(change), _) => commit_granted(book, change, 0).map(|_| true),
+        (None, Admission::Refused(_)) => Ok(false),
+        (None, Admission::Granted(_)) => {
             Err(Error::Book("what is granted changes nothing".to_owned()))
         }
     }
@@ -136,30 +148,30 @@ fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error>
 ///
 /// # Errors
 /// [`Error::Book`]: the book refused its own entry.
-pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
-    let mut requests = Requests::new(network, load.seed);
-    let mut book = Book::new(network.clone());
-    let terms = |counter| Terms {
-        limits: Limits::default(),
+pub fn run(network: &CircuitNetwork, load: &LoadParameters) -> Result<LoadResult, Error> {
+    let mut requests = LoadRequests::new(network, load.seed);
+    let mut book = ReservationBook::new(network.clone());
+    let terms = |counter| DecisionTerms {
+        limits: RequestLimits::default(),
         hold: MINUTE.unsigned_abs(),
         counter,
     };
-    let filling = terms(Counter::Refuse);
+    let filling = terms(CounterOfferMode::Refuse);
     let (mut booked, mut tried) = (0, 0);
-    while booked < load.reservations && tried < MAX_TRIES * load.reservations {
-        booked += usize::from(ask(&mut book, &requests.small(), &filling)?);
+    while booked < load.reservations && tried < MAX_REQUESTS_PER_RESERVATION * load.reservations {
+        booked += usize::from(decide(&mut book, &requests.small_request(), &filling)?);
         tried += 1;
     }
     let asking = terms(match load.offers {
-        true => Counter::Offer,
-        false => Counter::Refuse,
+        true => CounterOfferMode::Offer,
+        false => CounterOfferMode::Refuse,
     });
     let (mut times, mut granted) = (Vec::with_capacity(load.requests), 0);
     let begun = Instant::now();
     for _ in 0..load.requests {
-        let request = requests.timed();
+        let request = requests.timed_request();
         let start = Instant::now();
-        granted += usize::from(ask(&mut book, &request, &asking)?);
+        granted += usize::from(decide(&mut book, &request, &asking)?);
         times.push(start.elapsed());
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -168,7 +180,7 @@ pub fn run(network: &Network, load: &Load) -> Result<Took, Error> {
         let place = (times.len().saturating_sub(1) as f64 * part) as usize;
         times.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
     };
-    Ok(Took {
+    Ok(LoadResult {
         booked,
         per_second: load.requests as f64 / seconds,
         granted: granted as f64 / load.requests.max(1) as f64,

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use longhaul_circuits::network::{Link, Network, NodeId, Share};
-use longhaul_circuits::time::Rate;
+use longhaul_circuits::network::{CircuitLink, CircuitNetwork, LinkShare, NodeId};
+use longhaul_circuits::time::BitsPerSecond;
 use longhaul_map::graphml::Assumptions;
 use longhaul_map::{Graph, Map, esnet, graphml};
 
 use crate::Error;
 
 /// Assumed capacity of a link without one in its file, in bit/s.
-const ASSUMED_CAPACITY: Rate = 10_000_000_000;
+const ASSUMED_CAPACITY: BitsPerSecond = 10_000_000_000;
 /// Assumed latency of a link without one in its file, in microseconds.
 const ASSUMED_LATENCY: u64 = 1_000;
 
@@ -25,19 +25,19 @@ pub const NAMES: [&str; 4] = ["ESnet", "Abilene", "Geant2012", "Uunet"];
 
 /// Converts a map into a network. Sites become nodes, and each direction of a link becomes a link.
 /// Half of it is reservable if the map does not state how much.
-fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
+fn network_of_graph(graph: &Graph, network: &'static str) -> Result<CircuitNetwork, Error> {
     let links = graph.edges().iter().map(|edge| {
-        let whole = |rate: quantities::Rate| rate.bits_per_second() as Rate;
+        let whole = |rate: quantities::Rate| rate.bits_per_second() as BitsPerSecond;
         let capacity = edge.capacity.map_or(ASSUMED_CAPACITY, whole);
         let share = edge
             .reservable
             .filter(|_| capacity > 0)
             .and_then(|reservable| {
-                Share::millionths(
+                LinkShare::millionths(
                     u32::try_from(whole(reservable).saturating_mul(1_000_000) / capacity).ok()?,
                 )
             });
-        Link {
+        CircuitLink {
             from: NodeId(edge.from),
             to: NodeId(edge.to),
             capacity,
@@ -50,15 +50,15 @@ fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
     });
     let why = |why: String| Error::Network { network, why };
     let nodes = u32::try_from(graph.nodes()).map_err(|error| why(error.to_string()))?;
-    Network::new(nodes, links.collect()).map_err(|error| why(error.to_string()))
+    CircuitNetwork::new(nodes, links.collect()).map_err(|error| why(error.to_string()))
 }
 
 /// Returns a network by its name, one of [`NAMES`].
 ///
 /// # Errors
 /// [`Error::Network`]: the name is unknown, or the file is invalid.
-pub fn network(name: &'static str) -> Result<Network, Error> {
-    of_graph(&Graph::of(&map(name)?), name)
+pub fn network(name: &'static str) -> Result<CircuitNetwork, Error> {
+    network_of_graph(&Graph::from_map(&map(name)?), name)
 }
 
 /// Returns a network as a map.
@@ -69,7 +69,7 @@ pub fn map(name: &'static str) -> Result<Map, Error> {
     let why = |why: String| Error::Network { network: name, why };
     let text = match name {
         "ESnet" => {
-            let files = esnet::Files {
+            let files = esnet::TopologyFiles {
                 devices: data!("esnet/esnet-devices.json"),
                 adjacencies: data!("esnet/esnet-adjcies.json"),
                 positions: None,

@@ -3,23 +3,25 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{Answer, Counter, Offer, Proof, Refusal};
-use longhaul_circuits::book::{Book, Change, Terms};
-use longhaul_circuits::check::{Checker, Verdict};
+use longhaul_circuits::admit::{
+    Admission, AdmissionRefusal, CounterOffer, CounterOfferMode, RefusalProof,
+};
+use longhaul_circuits::book::{BookChange, DecisionTerms, ReservationBook};
+use longhaul_circuits::check::{CheckVerdict, Checker};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::Event;
-use longhaul_circuits::network::Network;
+use longhaul_circuits::machine::ReservationEvent;
+use longhaul_circuits::network::CircuitNetwork;
 use longhaul_circuits::oscars::Oscars;
-use longhaul_circuits::policy::Limits;
-use longhaul_circuits::request::{Plan, Request, Wish};
-use longhaul_circuits::time::{Moment, Rate, Volume};
+use longhaul_circuits::policy::RequestLimits;
+use longhaul_circuits::request::{CircuitRequest, Demand, ReservationPlan};
+use longhaul_circuits::time::{BitsPerSecond, MomentMs, Volume};
 
-use crate::requests::Requests;
+use crate::requests::RandomRequests;
 use crate::{Error, MINUTE};
 
 /// Parameters of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trial {
+pub struct TrialParameters {
     /// Number of requests.
     pub requests: usize,
     /// Seed of the requests.
@@ -32,7 +34,7 @@ pub struct Trial {
 
 /// Result of a trial.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Number of granted requests, including accepted offers.
     pub granted: usize,
     /// Number of accepted offers.
@@ -40,7 +42,7 @@ pub struct Outcome {
     /// Total volume of granted requests.
     pub booked: Volume,
     /// Verdicts of the checker, with their numbers.
-    pub verdicts: BTreeMap<Verdict, usize>,
+    pub verdicts: BTreeMap<CheckVerdict, usize>,
     /// Numbers of refusals by the kind of their proof.
     pub proofs: BTreeMap<&'static str, usize>,
     /// Number of offers. Each one was granted when requested immediately.
@@ -49,12 +51,12 @@ pub struct Outcome {
     pub not_earliest: usize,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Returns the number of refusals that the checker could neither confirm nor refute.
     #[must_use]
-    pub fn open(&self) -> usize {
+    pub fn unverified(&self) -> usize {
         self.verdicts
-            .get(&Verdict::Open)
+            .get(&CheckVerdict::Open)
             .copied()
             .unwrap_or_default()
     }
@@ -65,24 +67,24 @@ impl Outcome {
 /// # Errors
 /// [`Error::Wrong`] at the first wrong answer, [`Error::Overbooked`] if more is promised than
 /// available, [`Error::Book`] if the book refused its own entry.
-pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
-    let mut book = Book::new(network.clone());
+pub fn run(network: &CircuitNetwork, trial: &TrialParameters) -> Result<TrialOutcome, Error> {
+    let mut book = ReservationBook::new(network.clone());
     let mut checker = Checker::new(network);
-    let mut requests = Requests::new(network, trial.seed);
-    let mut outcome = Outcome::default();
-    let terms = Terms {
-        limits: Limits::default(),
+    let mut requests = RandomRequests::new(network, trial.seed);
+    let mut outcome = TrialOutcome::default();
+    let terms = DecisionTerms {
+        limits: RequestLimits::default(),
         hold: MINUTE.unsigned_abs(),
         counter: match trial.takes_offers {
-            true => Counter::Offer,
-            false => Counter::Refuse,
+            true => CounterOfferMode::Offer,
+            false => CounterOfferMode::Refuse,
         },
     };
     for number in 0..trial.requests {
         let (now, request) = requests.next(trial.paths);
-        finish(&mut book, &mut checker, now)?;
+        forget_expired(&mut book, &mut checker, now)?;
         let answer = book.decide(&request, &terms, now);
-        look_over(
+        check_answer(
             &checker,
             &book,
             &request,
@@ -93,14 +95,14 @@ pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
         )
         .map_err(|what| Error::Wrong { number, what })?;
         let (change, is_offer) = match &answer.answer {
-            Answer::Granted(_) => (answer.change, false),
-            Answer::Refused(refusal) => match taken(&request, refusal) {
+            Admission::Granted(_) => (answer.change, false),
+            Admission::Refused(refusal) => match accepted_offer(&request, refusal) {
                 Some(offer) => (book.decide(&offer.request, &terms, now).change, true),
                 None => (None, false),
             },
         };
         let Some(change) = change else { continue };
-        for (id, carried, plan) in keep(&mut book, change, now)? {
+        for (id, carried, plan) in commit_granted(&mut book, change, now)? {
             outcome.booked = outcome.booked.plus(carried);
             checker.promise(id, &plan);
         }
@@ -117,12 +119,12 @@ pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// [`Error::Book`]: the book refused its own entry.
-pub fn keep(
-    book: &mut Book,
-    change: Change,
-    now: Moment,
-) -> Result<Vec<(ReservationId, Volume, Plan)>, Error> {
-    let Change::Held { holds, .. } = &change else {
+pub fn commit_granted(
+    book: &mut ReservationBook,
+    change: BookChange,
+    now: MomentMs,
+) -> Result<Vec<(ReservationId, Volume, ReservationPlan)>, Error> {
+    let BookChange::Held { holds, .. } = &change else {
         return Err(Error::Book(format!(
             "what is granted is not held: {change:?}"
         )));
@@ -131,13 +133,13 @@ pub fn keep(
         .iter()
         .map(|hold| (hold.id, hold.plan.carried(), hold.plan.clone()));
     let kept: Vec<_> = kept.collect();
-    write(book, change, now)?;
+    apply_change(book, change, now)?;
     for (id, ..) in &kept {
-        write(
+        apply_change(
             book,
-            Change::Event {
+            BookChange::Event {
                 id: *id,
-                event: Event::Commit,
+                event: ReservationEvent::Commit,
             },
             now,
         )?;
@@ -147,8 +149,11 @@ pub fn keep(
 
 /// Returns the offer that a caller accepts: one that ends at most a window's length later, or one
 /// with at least half the rate.
-fn taken<'a>(request: &Request, refusal: &'a Refusal) -> Option<&'a Offer> {
-    let Refusal::NoRoom(none) = refusal else {
+fn accepted_offer<'a>(
+    request: &CircuitRequest,
+    refusal: &'a AdmissionRefusal,
+) -> Option<&'a CounterOffer> {
+    let AdmissionRefusal::NoRoom(none) = refusal else {
         return None;
     };
     let length = request.window.end - request.window.start;
@@ -162,23 +167,27 @@ fn taken<'a>(request: &Request, refusal: &'a Refusal) -> Option<&'a Offer> {
             .slower
             .as_ref()
             .filter(|offer| match (offer.request.wish, request.wish) {
-                (Wish::Rate(offered), Wish::Rate(asked)) => offered.saturating_mul(2) >= asked,
+                (Demand::Rate(offered), Demand::Rate(asked)) => offered.saturating_mul(2) >= asked,
                 _ => false,
             });
     soon.or(fast)
 }
 
-fn kind(proof: &Proof) -> &'static str {
+fn kind(proof: &RefusalProof) -> &'static str {
     match proof {
-        Proof::Cut { .. } => "cut",
-        Proof::Volume { .. } => "volume",
-        Proof::Stretches { .. } => "stretches",
-        Proof::Searched { .. } => "searched",
-        Proof::Unknown => "unknown",
+        RefusalProof::Cut { .. } => "cut",
+        RefusalProof::Volume { .. } => "volume",
+        RefusalProof::Stretches { .. } => "stretches",
+        RefusalProof::Searched { .. } => "searched",
+        RefusalProof::Unknown => "unknown",
     }
 }
 
-fn write(book: &mut Book, change: Change, now: Moment) -> Result<(), Error> {
+fn apply_change(
+    book: &mut ReservationBook,
+    change: BookChange,
+    now: MomentMs,
+) -> Result<(), Error> {
     let entry = book.entry(change, now);
     match book.apply(&entry) {
         Ok(_) => Ok(()),
@@ -187,35 +196,42 @@ fn write(book: &mut Book, change: Change, now: Moment) -> Result<(), Error> {
 }
 
 /// Ends and forgets expired reservations.
-fn finish(book: &mut Book, checker: &mut Checker<'_>, now: Moment) -> Result<(), Error> {
+fn forget_expired(
+    book: &mut ReservationBook,
+    checker: &mut Checker<'_>,
+    now: MomentMs,
+) -> Result<(), Error> {
     for change in book.due(now) {
-        let Change::Event { id, .. } = change else {
+        let BookChange::Event { id, .. } = change else {
             continue;
         };
-        write(book, change, now)?;
-        for event in [Event::Terminate, Event::TerminateConfirmed] {
-            write(book, Change::Event { id, event }, now)?;
+        apply_change(book, change, now)?;
+        for event in [
+            ReservationEvent::Terminate,
+            ReservationEvent::TerminateConfirmed,
+        ] {
+            apply_change(book, BookChange::Event { id, event }, now)?;
         }
-        write(book, Change::Forgotten { id }, now)?;
+        apply_change(book, BookChange::Forgotten { id }, now)?;
     }
-    checker.forget(now);
+    checker.forget_before(now);
     Ok(())
 }
 
-fn look_over(
+fn check_answer(
     checker: &Checker<'_>,
-    book: &Book,
-    request: &Request,
-    answer: &Answer,
-    now: Moment,
-    terms: &Terms,
-    outcome: &mut Outcome,
+    book: &ReservationBook,
+    request: &CircuitRequest,
+    answer: &Admission,
+    now: MomentMs,
+    terms: &DecisionTerms,
+    outcome: &mut TrialOutcome,
 ) -> Result<(), String> {
     let verdict = checker
-        .answer(request, answer)
+        .check_answer(request, answer)
         .map_err(|wrong| wrong.to_string())?;
     *outcome.verdicts.entry(verdict).or_default() += 1;
-    let Answer::Refused(Refusal::NoRoom(none)) = answer else {
+    let Admission::Refused(AdmissionRefusal::NoRoom(none)) = answer else {
         return Ok(());
     };
     *outcome.proofs.entry(kind(&none.proof)).or_default() += 1;
@@ -224,12 +240,12 @@ fn look_over(
         outcome.offers += 1;
         // An offer is granted if it is requested immediately.
         match book.decide(&offer.request, terms, now).answer {
-            Answer::Granted(plan) if plan == offer.plan => {}
+            Admission::Granted(plan) if plan == offer.plan => {}
             other => return Err(format!("an offer is not kept: {offer:?}: {other:?}")),
         }
     }
     if let Some(later) = &none.offers.later
-        && checker.earlier(request, later).is_some()
+        && checker.earlier_start(request, later).is_some()
     {
         outcome.not_earliest += 1;
     }
@@ -237,13 +253,16 @@ fn look_over(
 }
 
 /// Returns the rate and volume of a request; for a volume, the rate that it needs.
-fn wanted(request: &Request) -> (Rate, Volume) {
+fn rate_and_volume(request: &CircuitRequest) -> (BitsPerSecond, Volume) {
     let length = request.window.length();
     match request.wish {
-        Wish::Rate(rate) => (rate, Volume::carried(rate, length)),
-        Wish::Volume { bytes, .. } => {
-            let volume = Volume::of_bytes(bytes);
-            (volume.rate_within(length).unwrap_or(Rate::MAX), volume)
+        Demand::Rate(rate) => (rate, Volume::carried(rate, length)),
+        Demand::Volume { bytes, .. } => {
+            let volume = Volume::from_bytes(bytes);
+            (
+                volume.min_rate_within(length).unwrap_or(BitsPerSecond::MAX),
+                volume,
+            )
         }
     }
 }
@@ -251,13 +270,13 @@ fn wanted(request: &Request) -> (Rate, Volume) {
 /// Returns the number and volume of requests that OSCARS' published rule grants over one path. A
 /// volume is requested as the rate that it needs.
 #[must_use]
-pub fn by_oscars(network: &Network, trial: &Trial) -> (usize, Volume) {
+pub fn granted_by_oscars(network: &CircuitNetwork, trial: &TrialParameters) -> (usize, Volume) {
     let mut oscars = Oscars::new(network);
-    let mut requests = Requests::new(network, trial.seed);
+    let mut requests = RandomRequests::new(network, trial.seed);
     let (mut granted, mut booked) = (0, Volume::default());
     for _ in 0..trial.requests {
         let (_, request) = requests.next(1);
-        let (rate, volume) = wanted(&request);
+        let (rate, volume) = rate_and_volume(&request);
         if oscars.reserve(request.ends, request.window, rate).is_some() {
             granted += 1;
             booked = booked.plus(volume);
@@ -268,8 +287,8 @@ pub fn by_oscars(network: &Network, trial: &Trial) -> (usize, Volume) {
 
 /// Returns the total volume of a trial's requests.
 #[must_use]
-pub fn asked(network: &Network, trial: &Trial) -> Volume {
-    let mut requests = Requests::new(network, trial.seed);
-    let volumes = (0..trial.requests).map(|_| wanted(&requests.next(1).1).1);
+pub fn requested_volume(network: &CircuitNetwork, trial: &TrialParameters) -> Volume {
+    let mut requests = RandomRequests::new(network, trial.seed);
+    let volumes = (0..trial.requests).map(|_| rate_and_volume(&requests.next(1).1).1);
     volumes.fold(Volume::default(), Volume::plus)
 }

@@ -3,25 +3,25 @@
 #![allow(clippy::unwrap_used)] // A test that can't go on has failed.
 
 use longhaul_circuit_trials::networks::network;
-use longhaul_circuit_trials::trial::{Outcome, Trial, by_oscars, run};
+use longhaul_circuit_trials::trial::{TrialOutcome, TrialParameters, granted_by_oscars, run};
 
 /// Number of requests per network; `longhaul-figures figures admission` uses more.
 const REQUESTS: usize = 300;
 
 fn holds(name: &'static str) {
     let network = network(name).unwrap();
-    let base = Trial {
+    let base = TrialParameters {
         requests: REQUESTS,
         seed: 7,
         paths: 1,
         takes_offers: false,
     };
-    let outcomes: Vec<Outcome> = [(1, false), (2, true), (4, true)]
+    let outcomes: Vec<TrialOutcome> = [(1, false), (2, true), (4, true)]
         .into_iter()
         .map(|(paths, takes_offers)| {
             run(
                 &network,
-                &Trial {
+                &TrialParameters {
                     paths,
                     takes_offers,
                     ..base
@@ -31,7 +31,7 @@ fn holds(name: &'static str) {
         })
         .collect();
     for outcome in &outcomes {
-        let open = outcome.open();
+        let open = outcome.unverified();
         assert!(
             open * 50 <= REQUESTS,
             "{name}: {open} refusals that nothing shows to be right: {outcome:?}"
@@ -46,7 +46,7 @@ fn holds(name: &'static str) {
         "{name}: {:?}",
         outcomes[1]
     );
-    let (granted, booked) = by_oscars(&network, &base);
+    let (granted, booked) = granted_by_oscars(&network, &base);
     assert!(
         outcomes[0].granted >= granted && outcomes[0].booked > booked,
         "{name}: OSCARS grants {granted}"

@@ -12,66 +12,66 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::{Ledger, ReservationId, View};
+use crate::ledger::{BandwidthLedger, ReservationId, View};
 use crate::network::LinkId;
-use crate::path::Field;
-use crate::policy::{Limits, PolicyRefusal};
-use crate::request::{Plan, Request, RequestFault, Wish};
-use crate::split::{Cut, Known, reach};
-use crate::time::{Moment, Rate, Volume, Window};
+use crate::path::BandwidthField;
+use crate::policy::{PolicyRefusal, RequestLimits};
+use crate::request::{CircuitRequest, Demand, RequestFault, ReservationPlan};
+use crate::split::{Cut, RateEvidence, find_routes};
+use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
-pub use search::Search;
+pub use search::OfferSearch;
 
 /// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum Admission {
     /// The request is granted with this plan.
-    Granted(Plan),
+    Granted(ReservationPlan),
     /// The request is refused.
-    Refused(Refusal),
+    Refused(AdmissionRefusal),
 }
 
 /// Reason for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum AdmissionRefusal {
     /// The request is malformed.
     Fault(RequestFault),
     /// The limits of the user forbid the request.
     Policy(PolicyRefusal),
     /// The available bandwidth does not suffice.
-    NoRoom(Box<NoRoom>),
+    NoRoom(Box<InsufficientBandwidth>),
 }
 
 /// A shortage of bandwidth: its proof, and counter-offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NoRoom {
+pub struct InsufficientBandwidth {
     /// Evidence that the request does not fit.
-    pub proof: Proof,
+    pub proof: RefusalProof,
     /// Counter-offers.
-    pub offers: Offers,
+    pub offers: CounterOffers,
 }
 
 /// Evidence that a request does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Proof {
+pub enum RefusalProof {
     /// Every path between the ends crosses these links, and too little is left on them.
     Cut {
         /// Links of the cut, with the reservations that hold them.
-        links: Vec<Full>,
+        links: Vec<CutLink>,
         /// Most that the allowed number of paths carries across the cut, in bit/s. It is less than
         /// the requested rate.
-        rate: Rate,
+        rate: BitsPerSecond,
         /// Start before which the cut is always too full. `None` if the links are too narrow even
         /// when nothing is reserved.
-        until: Option<Moment>,
+        until: Option<MomentMs>,
     },
     /// Within the window, these links carry less than the requested volume.
     Volume {
         /// Links of the cut, with the reservations that hold them when they are fullest.
-        links: Vec<Full>,
+        links: Vec<CutLink>,
         /// Most that crosses the cut within the window.
         volume: Volume,
     },
@@ -84,7 +84,7 @@ pub enum Proof {
     /// Every choice of that many paths was tried. More paths would carry the rate.
     Searched {
         /// Rate of all paths together, in bit/s.
-        all: Rate,
+        all: BitsPerSecond,
     },
     /// Missing evidence: no choice was found, but there are too many to try them all. More paths,
     /// or a choice that was not tried, would carry the rate.
@@ -93,41 +93,41 @@ pub enum Proof {
 
 /// A link of a cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Full {
+pub struct CutLink {
     /// The link.
     pub link: LinkId,
     /// Rate left on it throughout the window, in bit/s.
-    pub left: Rate,
+    pub left: BitsPerSecond,
     /// Moment at which it is fullest.
-    pub at: Moment,
+    pub at: MomentMs,
     /// Reservations that hold it at that moment.
     pub by: Vec<ReservationId>,
 }
 
 /// Counter-offers. Each is granted if it is requested before anything else is reserved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offers {
+pub struct CounterOffers {
     /// The same request later. For a rate, at the earliest start that was found; for a volume, by
     /// the earliest end that was found.
-    pub later: Option<Offer>,
+    pub later: Option<CounterOffer>,
     /// The highest rate that was found for the same window.
-    pub slower: Option<Offer>,
+    pub slower: Option<CounterOffer>,
     /// The largest volume that was found by the end of the window.
-    pub volume: Option<Offer>,
+    pub volume: Option<CounterOffer>,
 }
 
 /// A counter-offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub struct CounterOffer {
     /// Request that would be granted.
-    pub request: Request,
+    pub request: CircuitRequest,
     /// Plan that would be promised.
-    pub plan: Plan,
+    pub plan: ReservationPlan,
 }
 
 /// Handling of counter-offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counter {
+pub enum CounterOfferMode {
     /// Search for them before answering.
     Offer,
     /// Do not search for them, which is faster.
@@ -141,17 +141,20 @@ pub enum Counter {
 #[must_use]
 pub fn decide(
     view: &View<'_>,
-    ledger: &Ledger,
-    request: &Request,
-    limits: &Limits,
-    now: Moment,
-    counter: Counter,
-) -> Answer {
-    let (mut answer, search) = open(view, ledger, request, limits, now);
-    if let (Counter::Offer, Some(search), Answer::Refused(Refusal::NoRoom(none))) =
-        (counter, search, &mut answer)
+    ledger: &BandwidthLedger,
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+    counter: CounterOfferMode,
+) -> Admission {
+    let (mut answer, search) = decide_without_offers(view, ledger, request, limits, now);
+    if let (
+        CounterOfferMode::Offer,
+        Some(search),
+        Admission::Refused(AdmissionRefusal::NoRoom(none)),
+    ) = (counter, search, &mut answer)
     {
-        none.offers = search.offers_in(&narrowed(view, limits), &mut || true);
+        none.offers = search.find_offers_in(&limit_view(view, limits), &mut || true);
     }
     answer
 }
@@ -159,38 +162,41 @@ pub fn decide(
 /// Decides a request without counter-offers. If bandwidth is short, also returns the [`Search`] for
 /// counter-offers. It takes longer than the decision and can run elsewhere.
 #[must_use]
-pub fn open(
+pub fn decide_without_offers(
     view: &View<'_>,
-    ledger: &Ledger,
-    request: &Request,
-    limits: &Limits,
-    now: Moment,
-) -> (Answer, Option<Search>) {
-    let refused = |refusal| (Answer::Refused(refusal), None);
+    ledger: &BandwidthLedger,
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+) -> (Admission, Option<OfferSearch>) {
+    let refused = |refusal| (Admission::Refused(refusal), None);
     if let Err(fault) = request.check(view.network()) {
-        return refused(Refusal::Fault(fault));
+        return refused(AdmissionRefusal::Fault(fault));
     }
     if request.window.start < now {
         let start = request.window.start;
-        return refused(Refusal::Fault(RequestFault::Past { start, now }));
+        return refused(AdmissionRefusal::Fault(RequestFault::Past { start, now }));
     }
     if let Err(refusal) = limits.check(request, now) {
-        return refused(Refusal::Policy(refusal));
+        return refused(AdmissionRefusal::Policy(refusal));
     }
-    let view = narrowed(view, limits);
-    let short = match grant(&view, request, limits) {
-        Ok(plan) => return (Answer::Granted(plan), None),
+    let view = limit_view(view, limits);
+    let short = match plan_request(&view, request, limits) {
+        Ok(plan) => return (Admission::Granted(plan), None),
         Err(short) => short,
     };
-    let proof = proof((&view, ledger), request, &short);
-    let search = Search::new(&view, request, limits, now, (short, &proof));
-    let offers = Offers::default();
-    let none = Box::new(NoRoom { proof, offers });
-    (Answer::Refused(Refusal::NoRoom(none)), Some(search))
+    let proof = prove_refusal((&view, ledger), request, &short);
+    let search = OfferSearch::new(&view, request, limits, now, (short, &proof));
+    let offers = CounterOffers::default();
+    let none = Box::new(InsufficientBandwidth { proof, offers });
+    (
+        Admission::Refused(AdmissionRefusal::NoRoom(none)),
+        Some(search),
+    )
 }
 
 /// Returns the view that these limits allow.
-fn narrowed<'a>(view: &'a View<'a>, limits: &Limits) -> Cow<'a, View<'a>> {
+fn limit_view<'a>(view: &'a View<'a>, limits: &RequestLimits) -> Cow<'a, View<'a>> {
     match limits.share {
         Some(share) => Cow::Owned(view.clone().with_share(share)),
         None => Cow::Borrowed(view),
@@ -199,45 +205,61 @@ fn narrowed<'a>(view: &'a View<'a>, limits: &Limits) -> Cow<'a, View<'a>> {
 
 /// Shortfall of a request that passed the checks.
 #[derive(Debug, Clone)]
-enum Short {
+enum RequestShortfall {
     /// A rate does not fit.
-    Rate(crate::split::Short),
+    Rate(crate::split::RateShortfall),
     /// A volume does not fit.
-    Volume(over_time::Short),
+    Volume(over_time::VolumeShortfall),
 }
 
 /// Returns the rate left for a request on each link throughout a window.
-fn field<'a>(view: &View<'a>, request: &Request, window: Window) -> Field<'a> {
+fn available_field<'a>(
+    view: &View<'a>,
+    request: &CircuitRequest,
+    window: Window,
+) -> BandwidthField<'a> {
     let network = view.network();
-    Field::new(network, |link| {
+    BandwidthField::new(network, |link| {
         request
             .elements
-            .allow(network, request.ends, link)
+            .allows_link(network, request.ends, link)
             .then(|| view.left(link, window))
     })
 }
 
 /// Plans a request that passed the checks.
-fn grant(view: &View<'_>, request: &Request, limits: &Limits) -> Result<Plan, Short> {
+fn plan_request(
+    view: &View<'_>,
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+) -> Result<ReservationPlan, RequestShortfall> {
     match request.wish {
-        Wish::Rate(rate) => reach(&field(view, request, request.window), &request.ask(), rate)
-            .map(|routes| Plan::constant(request.window, routes))
-            .map_err(Short::Rate),
-        Wish::Volume { bytes, most, pace } => {
-            let goal = over_time::Goal::of(bytes, most, pace, limits);
-            over_time::plan(view, request, &goal).map_err(Short::Volume)
+        Demand::Rate(rate) => find_routes(
+            &available_field(view, request, request.window),
+            &request.path_constraints(),
+            rate,
+        )
+        .map(|routes| ReservationPlan::constant(request.window, routes))
+        .map_err(RequestShortfall::Rate),
+        Demand::Volume { bytes, most, pace } => {
+            let goal = over_time::Goal::within_limits(bytes, most, pace, limits);
+            over_time::plan_volume(view, request, &goal).map_err(RequestShortfall::Volume)
         }
     }
 }
 
-fn proof((view, ledger): (&View<'_>, &Ledger), request: &Request, short: &Short) -> Proof {
-    let full = |cut: &Cut| -> Vec<Full> {
+fn prove_refusal(
+    (view, ledger): (&View<'_>, &BandwidthLedger),
+    request: &CircuitRequest,
+    short: &RequestShortfall,
+) -> RefusalProof {
+    let full = |cut: &Cut| -> Vec<CutLink> {
         let links = cut.links.iter();
         links
             .map(|link| {
                 let peak = view.peak(*link, request.window);
                 let by = ledger.holders(*link, peak.at).into_keys().collect();
-                Full {
+                CutLink {
                     link: *link,
                     left: view.ceiling(*link).saturating_sub(peak.rate),
                     at: peak.at,
@@ -247,26 +269,34 @@ fn proof((view, ledger): (&View<'_>, &Ledger), request: &Request, short: &Short)
             .collect()
     };
     match (short, request.wish) {
-        (Short::Rate(short), Wish::Rate(rate)) => match &short.known {
-            Known::Cut(cut) => {
-                let until = until::frees(view, &cut.links, request.paths, rate, request.window);
-                Proof::Cut {
+        (RequestShortfall::Rate(short), Demand::Rate(rate)) => match &short.known {
+            RateEvidence::Cut(cut) => {
+                let until = until::earliest_free_start(
+                    view,
+                    &cut.links,
+                    request.paths,
+                    rate,
+                    request.window,
+                );
+                RefusalProof::Cut {
                     links: full(cut),
                     rate: cut.rate,
                     until,
                 }
             }
-            Known::Searched(all) => Proof::Searched { all: *all },
-            Known::Unknown(_) => Proof::Unknown,
+            RateEvidence::Searched(all) => RefusalProof::Searched { all: *all },
+            RateEvidence::Unknown(_) => RefusalProof::Unknown,
         },
-        (Short::Volume(short), _) => match &short.known {
-            over_time::Known::Cut(cut, volume) => Proof::Volume {
+        (RequestShortfall::Volume(short), _) => match &short.known {
+            over_time::VolumeEvidence::Cut(cut, volume) => RefusalProof::Volume {
                 links: full(cut),
                 volume: *volume,
             },
-            over_time::Known::Stretches(volume) => Proof::Stretches { volume: *volume },
-            over_time::Known::Unknown => Proof::Unknown,
+            over_time::VolumeEvidence::Stretches(volume) => {
+                RefusalProof::Stretches { volume: *volume }
+            }
+            over_time::VolumeEvidence::Unknown => RefusalProof::Unknown,
         },
-        (Short::Rate(_), Wish::Volume { .. }) => Proof::Unknown,
+        (RequestShortfall::Rate(_), Demand::Volume { .. }) => RefusalProof::Unknown,
     }
 }

@@ -13,96 +13,96 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::admit::{Answer, Counter, Search, decide, open};
-use crate::ledger::{Ledger, ReservationId, Snapshot, View};
-use crate::machine::{Event, Life, Machine, Reserve};
-use crate::network::Network;
-use crate::policy::Limits;
-use crate::request::{Plan, Request};
-use crate::time::{Moment, Window};
+use crate::admit::{Admission, CounterOfferMode, OfferSearch, decide, decide_without_offers};
+use crate::ledger::{BandwidthLedger, LedgerSnapshot, ReservationId, View};
+use crate::machine::{LifecyclePhase, ReservationEvent, ReservationMachine, ReservePhase};
+use crate::network::CircuitNetwork;
+use crate::policy::RequestLimits;
+use crate::request::{CircuitRequest, ReservationPlan};
+use crate::time::{MomentMs, Window};
 
-pub use change::difference;
-pub use journal::{Change, Entry, Fault, Hold};
-pub use renewal::Unlike;
+pub use change::plan_difference;
+pub use journal::{BookChange, BookFault, Hold, JournalEntry};
+pub use renewal::NetworkMismatch;
 
 /// Bandwidth that is held but not yet promised, for a reservation or a change of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldPlan {
     /// Request that it answers.
-    pub request: Request,
+    pub request: CircuitRequest,
     /// Plan to be promised, in full from its first moment on.
-    pub plan: Plan,
+    pub plan: ReservationPlan,
     /// Time at which the hold expires.
-    pub until: Moment,
+    pub until: MomentMs,
 }
 
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// Current request.
-    pub request: Request,
+    pub request: CircuitRequest,
     /// Promised plan. Empty until the first commit.
-    pub plan: Plan,
+    pub plan: ReservationPlan,
     /// Additional hold, not yet committed.
-    pub held: Option<Held>,
+    pub held: Option<HeldPlan>,
     /// States of the reservation.
-    pub machine: Machine,
+    pub machine: ReservationMachine,
 }
 
 /// Answer to a request, and the change that carries it out.
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// Answer for the requester.
-    pub answer: Answer,
+    pub answer: Admission,
     /// Change to journal and apply, if the request is granted.
-    pub change: Option<Change>,
+    pub change: Option<BookChange>,
     /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
-    pub search: Option<Box<Search>>,
+    pub search: Option<Box<OfferSearch>>,
 }
 
 /// Refusal of a request for several windows.
 #[derive(Debug, Clone)]
-pub struct Short {
+pub struct WindowRefusal {
     /// Index of the first refused window.
     pub place: usize,
     /// Refusal. Its offers concern that window, and assume the windows before it.
-    pub answer: Answer,
+    pub answer: Admission,
     /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
-    pub search: Option<Box<Search>>,
+    pub search: Option<Box<OfferSearch>>,
 }
 
 /// Terms of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct DecisionTerms {
     /// Limits of the requester.
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// Duration of the hold on what is granted, in milliseconds.
     pub hold: u64,
     /// Handling of counter-offers.
-    pub counter: Counter,
+    pub counter: CounterOfferMode,
 }
 
 /// All reservations, and the bandwidth that they take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Book {
-    network: Arc<Network>,
-    ledger: Ledger,
+pub struct ReservationBook {
+    network: Arc<CircuitNetwork>,
+    ledger: BandwidthLedger,
     reservations: BTreeMap<ReservationId, Reservation>,
     /// Next expiry of each reservation: of its hold or of its window.
-    timers: BTreeSet<(Moment, ReservationId)>,
+    timers: BTreeSet<(MomentMs, ReservationId)>,
     /// Number of the next entry.
     next_entry: u64,
     /// Number of the next reservation.
     next_id: u64,
     /// Time of the last entry.
-    written: Moment,
+    written: MomentMs,
 }
 
-impl Book {
+impl ReservationBook {
     /// Creates an empty book for a network.
     #[must_use]
-    pub fn new(network: Network) -> Self {
-        let ledger = Ledger::new(&network);
+    pub fn new(network: CircuitNetwork) -> Self {
+        let ledger = BandwidthLedger::new(&network);
         Self {
             network: Arc::new(network),
             ledger,
@@ -110,19 +110,19 @@ impl Book {
             timers: BTreeSet::new(),
             next_entry: 0,
             next_id: 0,
-            written: Moment::MIN,
+            written: MomentMs::MIN,
         }
     }
 
     /// Returns the network.
     #[must_use]
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &CircuitNetwork {
         &self.network
     }
 
     /// Returns the reserved bandwidth of each link.
     #[must_use]
-    pub const fn ledger(&self) -> &Ledger {
+    pub const fn ledger(&self) -> &BandwidthLedger {
         &self.ledger
     }
 
@@ -134,28 +134,29 @@ impl Book {
 
     /// Returns a snapshot of the reserved bandwidth, which stays as it is when the book changes.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.network.clone(), &self.ledger)
+    pub fn snapshot(&self) -> LedgerSnapshot {
+        LedgerSnapshot::new(self.network.clone(), &self.ledger)
     }
 
     /// Decides a request in a view. With [`Counter::Later`], also returns the search for
     /// counter-offers.
-    fn answer(
+    fn decide_in_view(
         &self,
         view: &View<'_>,
-        request: &Request,
-        terms: &Terms,
-        now: Moment,
-    ) -> (Answer, Option<Box<Search>>) {
-        let Terms {
+        request: &CircuitRequest,
+        terms: &DecisionTerms,
+        now: MomentMs,
+    ) -> (Admission, Option<Box<OfferSearch>>) {
+        let DecisionTerms {
             limits, counter, ..
         } = terms;
         match counter {
-            Counter::Later => {
-                let (answer, search) = open(view, &self.ledger, request, limits, now);
+            CounterOfferMode::Later => {
+                let (answer, search) =
+                    decide_without_offers(view, &self.ledger, request, limits, now);
                 (answer, search.map(Box::new))
             }
-            Counter::Offer | Counter::Refuse => (
+            CounterOfferMode::Offer | CounterOfferMode::Refuse => (
                 decide(view, &self.ledger, request, limits, now, *counter),
                 None,
             ),
@@ -177,8 +178,8 @@ impl Book {
 
     /// Wraps a change as the next entry.
     #[must_use]
-    pub fn entry(&self, change: Change, now: Moment) -> Entry {
-        Entry {
+    pub fn entry(&self, change: BookChange, now: MomentMs) -> JournalEntry {
+        JournalEntry {
             number: self.next_entry,
             at: now.max(self.written),
             change,
@@ -187,10 +188,15 @@ impl Book {
 
     /// Decides a request. Nothing is held until the change is applied.
     #[must_use]
-    pub fn decide(&self, request: &Request, terms: &Terms, now: Moment) -> Decision {
-        let (answer, search) = self.answer(&self.view(), request, terms, now);
+    pub fn decide(
+        &self,
+        request: &CircuitRequest,
+        terms: &DecisionTerms,
+        now: MomentMs,
+    ) -> Decision {
+        let (answer, search) = self.decide_in_view(&self.view(), request, terms, now);
         let change = match &answer {
-            Answer::Granted(plan) => Some(Change::Held {
+            Admission::Granted(plan) => Some(BookChange::Held {
                 holds: vec![Hold {
                     id: ReservationId(self.next_id),
                     request: request.clone(),
@@ -198,7 +204,7 @@ impl Book {
                 }],
                 until: now.saturating_add_unsigned(terms.hold),
             }),
-            Answer::Refused(_) => None,
+            Admission::Refused(_) => None,
         };
         Decision {
             answer,
@@ -210,20 +216,20 @@ impl Book {
     /// Decides the same request for each of several windows. It grants all of them or none.
     pub fn decide_all(
         &self,
-        request: &Request,
+        request: &CircuitRequest,
         windows: &[Window],
-        terms: &Terms,
-        now: Moment,
-    ) -> Result<(Vec<Plan>, Change), Short> {
+        terms: &DecisionTerms,
+        now: MomentMs,
+    ) -> Result<(Vec<ReservationPlan>, BookChange), WindowRefusal> {
         let mut view = self.view();
         let (mut plans, mut holds) = (Vec::new(), Vec::new());
         for ((place, window), number) in windows.iter().enumerate().zip(self.next_id..) {
-            let request = Request {
+            let request = CircuitRequest {
                 window: *window,
                 ..request.clone()
             };
-            match self.answer(&view, &request, terms, now) {
-                (Answer::Granted(plan), _) => {
+            match self.decide_in_view(&view, &request, terms, now) {
+                (Admission::Granted(plan), _) => {
                     view = view.with(&plan);
                     plans.push(plan.clone());
                     holds.push(Hold {
@@ -232,8 +238,8 @@ impl Book {
                         plan,
                     });
                 }
-                (answer @ Answer::Refused(_), search) => {
-                    return Err(Short {
+                (answer @ Admission::Refused(_), search) => {
+                    return Err(WindowRefusal {
                         place,
                         answer,
                         search,
@@ -243,7 +249,7 @@ impl Book {
         }
         Ok((
             plans,
-            Change::Held {
+            BookChange::Held {
                 holds,
                 until: now.saturating_add_unsigned(terms.hold),
             },
@@ -260,19 +266,19 @@ impl Book {
     pub fn decide_change(
         &self,
         id: ReservationId,
-        request: &Request,
-        terms: &Terms,
-        now: Moment,
-    ) -> Result<Decision, Fault> {
-        let reservation = self.known(id)?;
-        change::step(reservation.machine, id, Event::Reserve)?;
+        request: &CircuitRequest,
+        terms: &DecisionTerms,
+        now: MomentMs,
+    ) -> Result<Decision, BookFault> {
+        let reservation = self.find_reservation(id)?;
+        change::step_machine(reservation.machine, id, ReservationEvent::Reserve)?;
         let mut request = request.clone();
         request.window.start = request.window.start.max(now);
         let view = self.view().without(&reservation.plan);
-        let (answer, search) = self.answer(&view, &request, terms, now);
+        let (answer, search) = self.decide_in_view(&view, &request, terms, now);
         let change = match &answer {
-            Answer::Granted(plan) => {
-                let mut whole = reservation.plan.until(now);
+            Admission::Granted(plan) => {
+                let mut whole = reservation.plan.before(now);
                 for piece in &plan.0 {
                     whole.push(piece.clone());
                 }
@@ -281,12 +287,12 @@ impl Book {
                     request,
                     plan: whole,
                 };
-                Some(Change::Changing {
+                Some(BookChange::Changing {
                     hold,
                     until: now.saturating_add_unsigned(terms.hold),
                 })
             }
-            Answer::Refused(_) => None,
+            Admission::Refused(_) => None,
         };
         Ok(Decision {
             answer,
@@ -297,14 +303,14 @@ impl Book {
 
     /// Returns a change for each expired hold and each ended window, to be journalled.
     #[must_use]
-    pub fn due(&self, now: Moment) -> Vec<Change> {
+    pub fn due(&self, now: MomentMs) -> Vec<BookChange> {
         self.due_first(now, usize::MAX)
     }
 
     /// Returns the changes of [`Book::due`] for at most `most` reservations, the longest overdue
     /// first.
     #[must_use]
-    pub fn due_first(&self, now: Moment, most: usize) -> Vec<Change> {
+    pub fn due_first(&self, now: MomentMs, most: usize) -> Vec<BookChange> {
         let due = self.timers.iter().take_while(|(moment, _)| *moment <= now);
         let due = due.take(most);
         due.filter_map(|(_, id)| {
@@ -313,30 +319,31 @@ impl Book {
                 .held
                 .as_ref()
                 .is_some_and(|held| held.until <= now)
-                && reservation.machine.reserve == Reserve::Held;
+                && reservation.machine.reserve == ReservePhase::Held;
             let event = if timed_out {
-                Event::HoldTimeout
+                ReservationEvent::HoldTimeout
             } else {
-                Event::EndTime
+                ReservationEvent::EndTime
             };
-            Some(Change::Event { id: *id, event })
+            Some(BookChange::Event { id: *id, event })
         })
         .collect()
     }
 
     /// Returns the time of the next expiry.
     #[must_use]
-    pub fn next_due(&self) -> Option<Moment> {
+    pub fn next_due(&self) -> Option<MomentMs> {
         self.timers.first().map(|(moment, _)| *moment)
     }
 
     /// Returns the next expiry of a reservation: the earlier of its hold's and its plan's end.
-    fn timer(reservation: &Reservation) -> Option<Moment> {
+    fn next_expiry(reservation: &Reservation) -> Option<MomentMs> {
         let held = reservation
             .held
             .as_ref()
-            .filter(|_| reservation.machine.reserve == Reserve::Held);
-        let ends = !reservation.plan.0.is_empty() && reservation.machine.life == Life::Created;
+            .filter(|_| reservation.machine.reserve == ReservePhase::Held);
+        let ends =
+            !reservation.plan.0.is_empty() && reservation.machine.life == LifecyclePhase::Created;
         let end = ends.then(|| reservation.plan.window().end);
         held.map(|held| held.until).into_iter().chain(end).min()
     }

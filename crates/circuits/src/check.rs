@@ -11,20 +11,20 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use crate::admit::{Answer, Offer, Refusal};
-use crate::ledger::{Ledger, ReservationId};
-use crate::network::{LinkId, Network};
-use crate::request::{Plan, Request, Wish};
-use crate::time::{MAX_MOMENT, Moment, Rate, Window};
+use crate::admit::{Admission, AdmissionRefusal, CounterOffer};
+use crate::ledger::{BandwidthLedger, ReservationId};
+use crate::network::{CircuitNetwork, LinkId};
+use crate::request::{CircuitRequest, Demand, ReservationPlan};
+use crate::time::{BitsPerSecond, MAX_MOMENT, MomentMs, Window};
 
-use brute::Rooms;
+use brute::AvailableRates;
 
 /// Maximum number of path sets to try one by one when a refusal is checked.
-const MAX_SETS: usize = 20_000;
+const MAX_PATH_SETS: usize = 20_000;
 
 /// Result of checking an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// Granted, and it fits.
     Granted,
     /// Refused, and the maximum flow is less.
@@ -42,24 +42,24 @@ pub enum Verdict {
 /// An incorrect answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: request {request:?}")]
-pub struct Wrong {
+pub struct IncorrectAnswer {
     /// The mistake.
     pub what: String,
     /// Request that was answered.
-    pub request: Box<Request>,
+    pub request: Box<CircuitRequest>,
 }
 
 /// All promises on all links.
 #[derive(Debug, Clone)]
 pub struct Checker<'a> {
-    network: &'a Network,
-    taken: Vec<Vec<(Window, Rate, ReservationId)>>,
+    network: &'a CircuitNetwork,
+    taken: Vec<Vec<(Window, BitsPerSecond, ReservationId)>>,
 }
 
 impl<'a> Checker<'a> {
     /// Creates a checker for a network without promises.
     #[must_use]
-    pub fn new(network: &'a Network) -> Self {
+    pub fn new(network: &'a CircuitNetwork) -> Self {
         Self {
             network,
             taken: vec![Vec::new(); network.links().len()],
@@ -67,7 +67,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Records a promise.
-    pub fn promise(&mut self, id: ReservationId, plan: &Plan) {
+    pub fn promise(&mut self, id: ReservationId, plan: &ReservationPlan) {
         for piece in &plan.0 {
             for route in &piece.routes {
                 for link in &route.path.0 {
@@ -87,7 +87,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Removes what ended by `now`, which cannot affect later windows.
-    pub fn forget(&mut self, now: Moment) {
+    pub fn forget_before(&mut self, now: MomentMs) {
         for taken in &mut self.taken {
             taken.retain(|(window, ..)| window.end > now);
         }
@@ -95,14 +95,14 @@ impl<'a> Checker<'a> {
 
     /// Returns the first link on which more is promised than is reservable, and the moment.
     #[must_use]
-    pub fn overbooked(&self) -> Option<(LinkId, Moment)> {
+    pub fn overbooked(&self) -> Option<(LinkId, MomentMs)> {
         self.taken
             .iter()
             .zip(self.network.ids())
             .find_map(|(taken, id)| {
                 let most = self.network.link(id)?.reservable();
                 let starts = taken.iter().map(|(window, ..)| window.start);
-                let mut starts = starts.filter(|at| brute::level(taken, *at) > most);
+                let mut starts = starts.filter(|at| brute::promised_at(taken, *at) > most);
                 starts.next().map(|at| (id, at))
             })
     }
@@ -110,7 +110,7 @@ impl<'a> Checker<'a> {
     /// Returns true if a ledger agrees on every link, at every moment at which anything begins or
     /// ends.
     #[must_use]
-    pub fn matches(&self, ledger: &Ledger) -> bool {
+    pub fn matches(&self, ledger: &BandwidthLedger) -> bool {
         self.taken
             .iter()
             .zip(self.network.ids())
@@ -123,12 +123,14 @@ impl<'a> Checker<'a> {
                     .into_iter()
                     .flat_map(|steps| steps.changes_within(Window::new(-MAX_MOMENT, MAX_MOMENT)));
                 let mut moments = ends.chain(known.map(|(at, _)| at));
-                moments.all(|at| brute::level(taken, at) == steps.map_or(0, |steps| steps.at(at)))
+                moments.all(|at| {
+                    brute::promised_at(taken, at) == steps.map_or(0, |steps| steps.rate_at(at))
+                })
             })
     }
 
-    fn rooms(&self, request: &Request, window: Window) -> Rooms<'_> {
-        Rooms::new(self.network, &self.taken, request, window)
+    fn available_rates(&self, request: &CircuitRequest, window: Window) -> AvailableRates<'_> {
+        AvailableRates::new(self.network, &self.taken, request, window)
     }
 
     /// Checks an answer.
@@ -136,33 +138,39 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// [`Wrong`] if it promises bandwidth that is not available or was not requested, refuses a
     /// request that fits, or its proof does not hold.
-    pub fn answer(&self, request: &Request, answer: &Answer) -> Result<Verdict, Wrong> {
-        let wrong = |what: String| Wrong {
+    pub fn check_answer(
+        &self,
+        request: &CircuitRequest,
+        answer: &Admission,
+    ) -> Result<CheckVerdict, IncorrectAnswer> {
+        let wrong = |what: String| IncorrectAnswer {
             what,
             request: Box::new(request.clone()),
         };
         match answer {
-            Answer::Granted(plan) => self
-                .granted(request, plan)
+            Admission::Granted(plan) => self
+                .check_granted(request, plan)
                 .map_err(wrong)
-                .map(|()| Verdict::Granted),
-            Answer::Refused(Refusal::Fault(_) | Refusal::Policy(_)) => Ok(Verdict::NotAsked),
-            Answer::Refused(Refusal::NoRoom(none)) => {
-                self.proof(request, &none.proof).map_err(&wrong)?;
+                .map(|()| CheckVerdict::Granted),
+            Admission::Refused(AdmissionRefusal::Fault(_) | AdmissionRefusal::Policy(_)) => {
+                Ok(CheckVerdict::NotAsked)
+            }
+            Admission::Refused(AdmissionRefusal::NoRoom(none)) => {
+                self.check_proof(request, &none.proof).map_err(&wrong)?;
                 let offers = &none.offers;
                 for offer in [&offers.later, &offers.slower, &offers.volume]
                     .into_iter()
                     .flatten()
                 {
-                    self.offer(request, offer).map_err(&wrong)?;
+                    self.check_offer(request, offer).map_err(&wrong)?;
                 }
-                self.refused(request).map_err(wrong)
+                self.check_refusal(request).map_err(wrong)
             }
         }
     }
 
     /// Checks that an offer fits and matches the request in all that it does not give up.
-    fn offer(&self, request: &Request, offer: &Offer) -> Result<(), String> {
+    fn check_offer(&self, request: &CircuitRequest, offer: &CounterOffer) -> Result<(), String> {
         let other = &offer.request;
         let same = (other.ends, other.paths, other.diversity, &other.elements)
             == (
@@ -174,22 +182,22 @@ impl<'a> Checker<'a> {
         if !same || other.window.start < request.window.start {
             return Err(format!("an offer of something else: {other:?}"));
         }
-        self.granted(other, &offer.plan)
+        self.check_granted(other, &offer.plan)
             .map_err(|what| format!("an offer is none: {what}"))
     }
 
     /// Determines how a refusal can be shown to be right.
-    fn refused(&self, request: &Request) -> Result<Verdict, String> {
+    fn check_refusal(&self, request: &CircuitRequest) -> Result<CheckVerdict, String> {
         match request.wish {
-            Wish::Rate(rate) => self
-                .rooms(request, request.window)
-                .verdict(request, rate, MAX_SETS),
-            Wish::Volume { bytes, most, .. } => {
-                let most = most.unwrap_or(Rate::MAX);
+            Demand::Rate(rate) => self
+                .available_rates(request, request.window)
+                .check_rate_refusal(request, rate, MAX_PATH_SETS),
+            Demand::Volume { bytes, most, .. } => {
+                let most = most.unwrap_or(BitsPerSecond::MAX);
                 let stretches = brute::stretches(&self.taken, request.window);
-                let goes = |most_of: &dyn Fn(&Rooms<'_>) -> Rate| -> u128 {
+                let goes = |most_of: &dyn Fn(&AvailableRates<'_>) -> BitsPerSecond| -> u128 {
                     let of = |window: &Window| {
-                        u128::from(most_of(&self.rooms(request, *window)).min(most))
+                        u128::from(most_of(&self.available_rates(request, *window)).min(most))
                     };
                     stretches
                         .iter()
@@ -197,30 +205,30 @@ impl<'a> Checker<'a> {
                         .sum()
                 };
                 let needed = u128::from(bytes) * 8_000;
-                if goes(&|rooms| rooms.flow(0)) < needed {
-                    return Ok(Verdict::Flow);
+                if goes(&|rooms| rooms.max_flow_above(0)) < needed {
+                    return Ok(CheckVerdict::Flow);
                 }
-                if goes(&|rooms| rooms.few(request.paths)) < needed {
-                    return Ok(Verdict::FewPaths);
+                if goes(&|rooms| rooms.few_paths_bound(request.paths)) < needed {
+                    return Ok(CheckVerdict::FewPaths);
                 }
                 let (mut exact, mut slack) = (0.0, 0.0);
                 for window in &stretches {
                     let length = window.length() as f64;
                     let Some(goes) = self
-                        .rooms(request, *window)
-                        .exact(request, MAX_SETS / stretches.len())
+                        .available_rates(request, *window)
+                        .exact_maximum(request, MAX_PATH_SETS / stretches.len())
                     else {
-                        return Ok(Verdict::Open);
+                        return Ok(CheckVerdict::Open);
                     };
                     exact += goes.min(most as f64) * length;
-                    slack += brute::slack(request) * length;
+                    slack += brute::rounding_slack(request) * length;
                 }
                 if exact >= needed as f64 + slack {
                     return Err(format!(
                         "{exact} bit/s times ms go, and {needed} were refused"
                     ));
                 }
-                Ok(Verdict::Exhausted)
+                Ok(CheckVerdict::Exhausted)
             }
         }
     }
@@ -228,17 +236,21 @@ impl<'a> Checker<'a> {
     /// Returns the earliest start before that of an offer at which the maximum flow admits the
     /// request, if there is one.
     #[must_use]
-    pub fn earlier(&self, request: &Request, offer: &Offer) -> Option<Moment> {
-        let Wish::Rate(rate) = request.wish else {
+    pub fn earlier_start(
+        &self,
+        request: &CircuitRequest,
+        offer: &CounterOffer,
+    ) -> Option<MomentMs> {
+        let Demand::Rate(rate) = request.wish else {
             return None;
         };
         let ends = self.taken.iter().flatten().map(|(window, ..)| window.end);
-        let starts: BTreeSet<Moment> = ends
+        let starts: BTreeSet<MomentMs> = ends
             .filter(|end| (request.window.start..offer.request.window.start).contains(end))
             .collect();
         starts.into_iter().find(|start| {
-            self.rooms(request, request.window.from_start(*start))
-                .few(request.paths)
+            self.available_rates(request, request.window.starting_at(*start))
+                .few_paths_bound(request.paths)
                 >= rate
         })
     }

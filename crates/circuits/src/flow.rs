@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use crate::path::Field;
-use crate::time::Rate;
+use crate::path::BandwidthField;
+use crate::time::BitsPerSecond;
 
 /// One direction of an arc. The opposite direction is adjacent: its index differs in the last bit.
 #[derive(Debug, Clone, Copy)]
 struct Arc {
     to: usize,
-    room: Rate,
+    room: BitsPerSecond,
     cost: i64,
 }
 
@@ -33,17 +33,20 @@ impl Residual {
 
     /// Creates a network with one arc per link of a field, in order. `room` maps the rate left on a
     /// link to the capacity of its arc.
-    pub(crate) fn of(field: &Field<'_>, room: impl Fn(Rate) -> Rate) -> Self {
+    pub(crate) fn from_field(
+        field: &BandwidthField<'_>,
+        room: impl Fn(BitsPerSecond) -> BitsPerSecond,
+    ) -> Self {
         let network = field.network();
         let mut residual = Self::new(network.nodes() as usize);
         for (id, link) in network.ids().zip(network.links()) {
-            residual.arc(link.from.index(), link.to.index(), room(field.room(id)), 0);
+            residual.add_arc(link.from.index(), link.to.index(), room(field.room(id)), 0);
         }
         residual
     }
 
     /// Adds an arc between two existing nodes. Its index is twice the number of arcs added before.
-    pub(crate) fn arc(&mut self, from: usize, to: usize, room: Rate, cost: i64) {
+    pub(crate) fn add_arc(&mut self, from: usize, to: usize, room: BitsPerSecond, cost: i64) {
         let place = self.arcs.len();
         if from >= self.from.len() || to >= self.from.len() {
             return;
@@ -67,12 +70,12 @@ impl Residual {
     }
 
     /// Returns the flow through the arc that was added as this number.
-    pub(crate) fn flow(&self, number: usize) -> Rate {
+    pub(crate) fn flow(&self, number: usize) -> BitsPerSecond {
         self.arcs.get(2 * number + 1).map_or(0, |back| back.room)
     }
 
     /// Returns for each node whether the residual network connects it to `source`.
-    pub(crate) fn reached(&self, source: usize) -> Vec<bool> {
+    pub(crate) fn reachable_from(&self, source: usize) -> Vec<bool> {
         self.levels(source)
             .into_iter()
             .map(|level| level != usize::MAX)
@@ -105,8 +108,13 @@ impl Residual {
 
     /// Augments the flow until it is maximal or reaches `enough` (Dinic's algorithm). Returns the
     /// added flow.
-    pub(crate) fn fill(&mut self, source: usize, sink: usize, enough: Rate) -> Rate {
-        let mut total: Rate = 0;
+    pub(crate) fn augment(
+        &mut self,
+        source: usize,
+        sink: usize,
+        enough: BitsPerSecond,
+    ) -> BitsPerSecond {
+        let mut total: BitsPerSecond = 0;
         while total < enough && source != sink {
             let levels = self.levels(source);
             if levels.get(sink).is_none_or(|level| *level == usize::MAX) {
@@ -122,14 +130,14 @@ impl Residual {
                         .filter_map(|place| self.arcs.get(*place))
                         .map(|arc| arc.room);
                     let rate = rooms.min().unwrap_or(0).min(enough - total);
-                    self.push(&trail, rate);
+                    self.push_flow(&trail, rate);
                     total += rate;
                     // Back up to the first full arc of the trail.
                     let full = trail
                         .iter()
                         .position(|place| self.arcs.get(*place).is_none_or(|arc| arc.room == 0));
                     let keep = full.unwrap_or(0);
-                    node = self.start_of(trail.get(keep).copied(), source);
+                    node = self.arc_start(trail.get(keep).copied(), source);
                     trail.truncate(keep);
                     continue;
                 }
@@ -148,13 +156,13 @@ impl Residual {
                                 trail.push(place);
                                 node = arc.to;
                             }
-                            None => advance(&mut tried, node),
+                            None => advance_next_arc(&mut tried, node),
                         }
                     }
                     None => {
                         let Some(place) = trail.pop() else { break };
-                        node = self.start_of(Some(place), source);
-                        advance(&mut tried, node);
+                        node = self.arc_start(Some(place), source);
+                        advance_next_arc(&mut tried, node);
                     }
                 }
             }
@@ -163,13 +171,13 @@ impl Residual {
     }
 
     /// Returns the node that an arc leaves.
-    fn start_of(&self, place: Option<usize>, source: usize) -> usize {
+    fn arc_start(&self, place: Option<usize>, source: usize) -> usize {
         place
             .and_then(|place| self.arcs.get(place ^ 1))
             .map_or(source, |back| back.to)
     }
 
-    fn push(&mut self, trail: &[usize], rate: Rate) {
+    fn push_flow(&mut self, trail: &[usize], rate: BitsPerSecond) {
         for place in trail {
             if let Some(arc) = self.arcs.get_mut(*place) {
                 arc.room -= rate;
@@ -182,7 +190,7 @@ impl Residual {
 
     /// Augments the flow by one unit along the cheapest path; undone arcs have negative cost
     /// (shortest augmenting path). Returns true if there was one.
-    pub(crate) fn one_more(&mut self, source: usize, sink: usize) -> bool {
+    pub(crate) fn augment_one(&mut self, source: usize, sink: usize) -> bool {
         let mut costs = vec![i64::MAX; self.from.len()];
         let mut by = vec![None; self.from.len()];
         let mut queued = vec![false; self.from.len()];
@@ -219,14 +227,14 @@ impl Residual {
                 return false;
             };
             trail.push(place);
-            node = self.start_of(Some(place), source);
+            node = self.arc_start(Some(place), source);
         }
-        self.push(&trail, 1);
+        self.push_flow(&trail, 1);
         !trail.is_empty()
     }
 }
 
-fn advance(tried: &mut [usize], node: usize) {
+fn advance_next_arc(tried: &mut [usize], node: usize) {
     if let Some(next) = tried.get_mut(node) {
         *next += 1;
     }

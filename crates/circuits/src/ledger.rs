@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::{LinkId, Network, Share};
-use crate::request::Plan;
-use crate::steps::{Peak, Steps};
-use crate::time::{Moment, Rate, Volume, Window};
+use crate::network::{CircuitNetwork, LinkId, LinkShare};
+use crate::request::ReservationPlan;
+use crate::steps::{Peak, RateSteps};
+use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
-pub(crate) use snapshot::Seen;
-pub use snapshot::Snapshot;
+pub use snapshot::LedgerSnapshot;
+pub(crate) use snapshot::ViewAdjustments;
 
 /// Number of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,73 +23,73 @@ pub use snapshot::Snapshot;
 pub struct ReservationId(pub u64);
 
 /// Claim on a link. The end comes first, so that claims are sorted by it.
-type Claim = (Moment, Moment, ReservationId, Rate);
+type LinkClaim = (MomentMs, MomentMs, ReservationId, BitsPerSecond);
 
 #[derive(Debug, Clone, Default)]
-struct OfLink {
+struct LinkClaims {
     /// Claims, each with the number of times it was made.
-    claims: BTreeMap<Claim, u32>,
+    claims: BTreeMap<LinkClaim, u32>,
     /// Length of the longest claim so far, in milliseconds, even if it has been returned. Claims
     /// that are active at a moment end within this time after it.
     longest: u64,
 }
 
-impl PartialEq for OfLink {
+impl PartialEq for LinkClaims {
     fn eq(&self, other: &Self) -> bool {
         // `longest` depends on returned claims, so it is not compared.
         self.claims == other.claims
     }
 }
 
-impl Eq for OfLink {}
+impl Eq for LinkClaims {}
 
 /// Reserved rate of each link over time. Copies share each link's steps until one of them changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Taken(Vec<Arc<Steps>>);
+struct ReservedRates(Vec<Arc<RateSteps>>);
 
-impl Taken {
-    fn steps(&self, link: LinkId) -> Option<&Steps> {
+impl ReservedRates {
+    fn steps(&self, link: LinkId) -> Option<&RateSteps> {
         self.0.get(link.index()).map(AsRef::as_ref)
     }
 
-    fn steps_mut(&mut self, link: LinkId) -> Option<&mut Steps> {
+    fn steps_mut(&mut self, link: LinkId) -> Option<&mut RateSteps> {
         self.0.get_mut(link.index()).map(Arc::make_mut)
     }
 
     /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
-    fn end(&self) -> Option<Moment> {
+    fn end(&self) -> Option<MomentMs> {
         self.0.iter().filter_map(|steps| steps.end()).max()
     }
 }
 
 /// Reserved bandwidth of each link, with its holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ledger {
-    taken: Taken,
+pub struct BandwidthLedger {
+    taken: ReservedRates,
     /// Claims on each link.
-    links: Vec<OfLink>,
+    links: Vec<LinkClaims>,
 }
 
-impl Ledger {
+impl BandwidthLedger {
     /// Creates an empty ledger for a network.
     #[must_use]
-    pub fn new(network: &Network) -> Self {
+    pub fn new(network: &CircuitNetwork) -> Self {
         let links = network.links().len();
         Self {
-            taken: Taken(vec![Arc::default(); links]),
-            links: vec![OfLink::default(); links],
+            taken: ReservedRates(vec![Arc::default(); links]),
+            links: vec![LinkClaims::default(); links],
         }
     }
 
     /// Extends the ledger to the links of a larger network.
-    pub(crate) fn grow(&mut self, network: &Network) {
+    pub(crate) fn grow(&mut self, network: &CircuitNetwork) {
         let links = network.links().len().max(self.links.len());
-        self.links.resize_with(links, OfLink::default);
+        self.links.resize_with(links, LinkClaims::default);
         self.taken.0.resize_with(links, Arc::default);
     }
 
     /// Reserves what a plan claims.
-    pub fn take(&mut self, id: ReservationId, plan: &Plan) {
+    pub fn take(&mut self, id: ReservationId, plan: &ReservationPlan) {
         for (link, claims) in plan.claims() {
             for (window, rate) in claims {
                 self.claim(id, link, window, rate);
@@ -98,7 +98,7 @@ impl Ledger {
     }
 
     /// Returns what a plan claimed.
-    pub fn free(&mut self, id: ReservationId, plan: &Plan) {
+    pub fn free(&mut self, id: ReservationId, plan: &ReservationPlan) {
         for (link, claims) in plan.claims() {
             for (window, rate) in claims {
                 self.unclaim(id, link, window, rate);
@@ -106,7 +106,13 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn claim(&mut self, id: ReservationId, link: LinkId, window: Window, rate: Rate) {
+    pub(crate) fn claim(
+        &mut self,
+        id: ReservationId,
+        link: LinkId,
+        window: Window,
+        rate: BitsPerSecond,
+    ) {
         if let (Some(of_link), Some(steps)) =
             (self.links.get_mut(link.index()), self.taken.steps_mut(link))
         {
@@ -119,7 +125,13 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn unclaim(&mut self, id: ReservationId, link: LinkId, window: Window, rate: Rate) {
+    pub(crate) fn unclaim(
+        &mut self,
+        id: ReservationId,
+        link: LinkId,
+        window: Window,
+        rate: BitsPerSecond,
+    ) {
         let claim = (window.end, window.start, id, rate);
         if let Some(of_link) = self.links.get_mut(link.index())
             && let Some(count) = of_link.claims.get_mut(&claim)
@@ -136,24 +148,24 @@ impl Ledger {
 
     /// Returns the reserved rate of a link as steps.
     #[must_use]
-    pub fn steps(&self, link: LinkId) -> Option<&Steps> {
+    pub fn steps(&self, link: LinkId) -> Option<&RateSteps> {
         self.taken.steps(link)
     }
 
     /// Returns the rate that each reservation holds of a link at a moment, in order of their
     /// numbers.
     #[must_use]
-    pub fn holders(&self, link: LinkId, at: Moment) -> BTreeMap<ReservationId, Rate> {
+    pub fn holders(&self, link: LinkId, at: MomentMs) -> BTreeMap<ReservationId, BitsPerSecond> {
         let mut holders = BTreeMap::new();
         let Some(of_link) = self.links.get(link.index()) else {
             return holders;
         };
-        let first: Claim = (at.saturating_add(1), Moment::MIN, ReservationId(0), 0);
+        let first: LinkClaim = (at.saturating_add(1), MomentMs::MIN, ReservationId(0), 0);
         let last = at.saturating_add_unsigned(of_link.longest);
         let near = of_link.claims.range(first..);
         for ((_, start, id, rate), count) in near.take_while(|((end, ..), _)| *end <= last) {
             if *start <= at {
-                *holders.entry(*id).or_default() += rate * Rate::from(*count);
+                *holders.entry(*id).or_default() += rate * BitsPerSecond::from(*count);
             }
         }
         holders
@@ -161,12 +173,12 @@ impl Ledger {
 
     /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
     #[must_use]
-    pub fn end(&self) -> Option<Moment> {
+    pub fn end(&self) -> Option<MomentMs> {
         self.taken.end()
     }
 
     /// Returns a copy of the reserved rates.
-    fn taken(&self) -> Taken {
+    fn taken(&self) -> ReservedRates {
         self.taken.clone()
     }
 }
@@ -174,49 +186,49 @@ impl Ledger {
 /// Available bandwidth of a network, as seen by one user.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
-    network: &'a Network,
-    taken: &'a Taken,
-    share: Share,
-    besides: Besides,
+    network: &'a CircuitNetwork,
+    taken: &'a ReservedRates,
+    share: LinkShare,
+    besides: Adjustments,
 }
 
 /// Additions to and deductions from the reserved rates of each link, in bit/s, in any order.
-type Besides = BTreeMap<LinkId, Vec<(Window, i64)>>;
+type Adjustments = BTreeMap<LinkId, Vec<(Window, i64)>>;
 
 impl<'a> View<'a> {
     /// Creates a view for a user to whom all that is reservable is open.
     #[must_use]
-    pub const fn new(network: &'a Network, ledger: &'a Ledger) -> Self {
+    pub const fn new(network: &'a CircuitNetwork, ledger: &'a BandwidthLedger) -> Self {
         Self {
             network,
             taken: &ledger.taken,
-            share: Share::WHOLE,
+            share: LinkShare::WHOLE,
             besides: BTreeMap::new(),
         }
     }
 
     /// Limits the view to `share` of each link: beyond that total, nothing is left for this user.
     #[must_use]
-    pub fn with_share(mut self, share: Share) -> Self {
+    pub fn with_share(mut self, share: LinkShare) -> Self {
         self.share = share;
         self
     }
 
     /// Adds a plan that is not booked yet.
     #[must_use]
-    pub fn with(mut self, plan: &Plan) -> Self {
-        self.besides(plan, 1);
+    pub fn with(mut self, plan: &ReservationPlan) -> Self {
+        self.adjust(plan, 1);
         self
     }
 
     /// Leaves out a plan that is booked.
     #[must_use]
-    pub fn without(mut self, plan: &Plan) -> Self {
-        self.besides(plan, -1);
+    pub fn without(mut self, plan: &ReservationPlan) -> Self {
+        self.adjust(plan, -1);
         self
     }
 
-    fn besides(&mut self, plan: &Plan, sign: i64) {
+    fn adjust(&mut self, plan: &ReservationPlan, sign: i64) {
         for (link, claims) in plan.claims() {
             let there = claims
                 .iter()
@@ -227,22 +239,22 @@ impl<'a> View<'a> {
 
     /// Returns the network.
     #[must_use]
-    pub const fn network(&self) -> &'a Network {
+    pub const fn network(&self) -> &'a CircuitNetwork {
         self.network
     }
 
     /// Returns the booked rate of a link as steps, without the view's own additions.
     #[must_use]
-    pub fn steps(&self, link: LinkId) -> Option<&'a Steps> {
+    pub fn steps(&self, link: LinkId) -> Option<&'a RateSteps> {
         self.taken.steps(link)
     }
 
     /// Returns the rate that may be reserved on a link, in bit/s.
     #[must_use]
-    pub fn ceiling(&self, link: LinkId) -> Rate {
+    pub fn ceiling(&self, link: LinkId) -> BitsPerSecond {
         let link = self.network.link(link);
         link.map_or(0, |link| {
-            link.reservable().min(self.share.of(link.capacity))
+            link.reservable().min(self.share.apply_to(link.capacity))
         })
     }
 
@@ -253,7 +265,7 @@ impl<'a> View<'a> {
         let none = Peak {
             rate: 0,
             at: window.start,
-            until: Moment::MAX,
+            until: MomentMs::MAX,
         };
         let Some(steps) = self.steps(link) else {
             return none;
@@ -264,11 +276,11 @@ impl<'a> View<'a> {
         let ends = besides
             .iter()
             .flat_map(|(window, _)| [window.start, window.end]);
-        let mut ends: Vec<Moment> = ends.filter(|end| *end > window.start).collect();
+        let mut ends: Vec<MomentMs> = ends.filter(|end| *end > window.start).collect();
         ends.sort_unstable();
         ends.dedup();
         let inner = ends.partition_point(|end| *end < window.end);
-        let behind = ends.get(inner).copied().unwrap_or(Moment::MAX);
+        let behind = ends.get(inner).copied().unwrap_or(MomentMs::MAX);
         ends.truncate(inner);
         let starts = std::iter::once(window.start).chain(ends.iter().copied());
         let ends = ends.iter().copied().chain(std::iter::once(window.end));
@@ -276,7 +288,7 @@ impl<'a> View<'a> {
         for (start, end) in starts.zip(ends) {
             let more: i64 = besides
                 .iter()
-                .filter(|(window, _)| window.holds(start))
+                .filter(|(window, _)| window.contains(start))
                 .map(|(_, rate)| rate)
                 .sum();
             let peak = steps.peak(Window::new(start, end));
@@ -295,9 +307,9 @@ impl<'a> View<'a> {
 
     /// Returns the rate left on a link throughout a window, in bit/s.
     #[must_use]
-    pub fn left(&self, link: LinkId, window: Window) -> Rate {
+    pub fn left(&self, link: LinkId, window: Window) -> BitsPerSecond {
         let taken = match (self.besides.contains_key(&link), self.steps(link)) {
-            (false, Some(steps)) => steps.most(window),
+            (false, Some(steps)) => steps.max_rate(window),
             _ => self.peak(link, window).rate,
         };
         self.ceiling(link).saturating_sub(taken)
@@ -306,30 +318,30 @@ impl<'a> View<'a> {
     /// Returns an upper bound of the volume that a link can still carry within a window.
     #[must_use]
     pub fn left_to_carry(&self, link: LinkId, window: Window) -> Volume {
-        let all = |rate: Rate| Volume::carried(rate, window.length());
+        let all = |rate: BitsPerSecond| Volume::carried(rate, window.length());
         let reservable = self
             .network
             .link(link)
-            .map_or(0, crate::network::Link::reservable);
+            .map_or(0, crate::network::CircuitLink::reservable);
         let mut taken = self
             .steps(link)
             .map(|steps| steps.carried(window))
             .unwrap_or_default();
         for (there, rate) in self.besides.get(&link).into_iter().flatten() {
-            let part = Volume::carried(rate.unsigned_abs(), there.and(window).length());
+            let part = Volume::carried(rate.unsigned_abs(), there.intersection(window).length());
             taken = if *rate < 0 {
-                taken.less(part)
+                taken.minus(part)
             } else {
                 taken.plus(part)
             };
         }
-        all(reservable).less(taken).min(all(self.ceiling(link)))
+        all(reservable).minus(taken).min(all(self.ceiling(link)))
     }
 
     /// Returns the moments within a window at which the rate of a link may change, each with the
     /// rate left from then on.
     #[must_use]
-    pub fn changes(&self, link: LinkId, window: Window) -> Vec<(Moment, Rate)> {
+    pub fn changes(&self, link: LinkId, window: Window) -> Vec<(MomentMs, BitsPerSecond)> {
         let ceiling = self.ceiling(link);
         let booked = self.steps(link).into_iter();
         let booked = booked.flat_map(|steps| steps.changes_within(window));
@@ -351,7 +363,7 @@ impl<'a> View<'a> {
 
     /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
     #[must_use]
-    pub fn end(&self) -> Option<Moment> {
+    pub fn end(&self) -> Option<MomentMs> {
         let besides = self
             .besides
             .values()

@@ -7,12 +7,12 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{Moment, Window};
+use crate::time::{MomentMs, Window};
 
 /// State of a reservation request, or of a change of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reserve {
+pub enum ReservePhase {
     /// The initial state: no request is under way.
     Start,
     /// Admission is in progress.
@@ -32,7 +32,7 @@ pub enum Reserve {
 /// State of the setup of a reservation's routes within its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Provision {
+pub enum ProvisionPhase {
     /// The routes are not set up.
     Released,
     /// The routes are to be set up.
@@ -46,7 +46,7 @@ pub enum Provision {
 /// State in the lifecycle of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Life {
+pub enum LifecyclePhase {
     /// The reservation is usable.
     Created,
     /// The reservation's routes failed.
@@ -62,7 +62,7 @@ pub enum Life {
 /// Event in the life of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum ReservationEvent {
     /// A reservation, or a change of one, is requested.
     Reserve,
     /// Bandwidth is available and held.
@@ -102,7 +102,7 @@ pub enum Event {
 /// Action to take after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum ReservationAction {
     /// Look for bandwidth, and confirm or fail.
     Check,
     /// Hold the bandwidth until it times out.
@@ -129,13 +129,13 @@ pub enum Action {
 
 /// States of a reservation in its three state machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Machine {
+pub struct ReservationMachine {
     /// State of the reservation, or of a change of it.
-    pub reserve: Reserve,
+    pub reserve: ReservePhase,
     /// Provisioning state. `None` before the first commit.
-    pub provision: Option<Provision>,
+    pub provision: Option<ProvisionPhase>,
     /// Lifecycle state.
-    pub life: Life,
+    pub life: LifecyclePhase,
 }
 
 /// An event that the current states do not allow: read the states, and do what they allow.
@@ -144,41 +144,44 @@ pub struct Machine {
     "{event:?} can't be while the reservation is {reserve:?}, {provision:?}, {life:?}: ask for its \
     state, and do what that allows"
 )]
-pub struct NotNow {
+pub struct InvalidTransition {
     /// The event.
-    pub event: Event,
+    pub event: ReservationEvent,
     /// Reservation state.
-    pub reserve: Reserve,
+    pub reserve: ReservePhase,
     /// Provisioning state.
-    pub provision: Option<Provision>,
+    pub provision: Option<ProvisionPhase>,
     /// Lifecycle state.
-    pub life: Life,
+    pub life: LifecyclePhase,
 }
 
-impl Default for Machine {
+impl Default for ReservationMachine {
     fn default() -> Self {
         Self {
-            reserve: Reserve::Start,
+            reserve: ReservePhase::Start,
             provision: None,
-            life: Life::Created,
+            life: LifecyclePhase::Created,
         }
     }
 }
 
-impl Machine {
+impl ReservationMachine {
     /// Applies an event. Returns the new states and the actions to take.
     ///
     /// # Errors
     /// [`NotNow`] if the current states do not allow the event.
-    pub fn on(mut self, event: Event) -> Result<(Self, Vec<Action>), NotNow> {
-        let not_now = self.not_now(event);
+    pub fn apply(
+        mut self,
+        event: ReservationEvent,
+    ) -> Result<(Self, Vec<ReservationAction>), InvalidTransition> {
+        let not_now = self.invalid_transition(event);
         let actions = self.step(event).ok_or(not_now)?;
         Ok((self, actions))
     }
 
     /// Returns the error that these states do not allow an event.
-    pub(crate) const fn not_now(self, event: Event) -> NotNow {
-        NotNow {
+    pub(crate) const fn invalid_transition(self, event: ReservationEvent) -> InvalidTransition {
+        InvalidTransition {
             event,
             reserve: self.reserve,
             provision: self.provision,
@@ -186,8 +189,8 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, event: Event) -> Option<Vec<Action>> {
-        use Event as E;
+    fn step(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
+        use ReservationEvent as E;
         match event {
             E::Reserve
             | E::ReserveConfirmed
@@ -201,39 +204,55 @@ impl Machine {
             E::Provision | E::ProvisionConfirmed | E::Release | E::ReleaseConfirmed => {
                 self.provision(event)
             }
-            E::ForcedEnd | E::EndTime | E::Terminate | E::TerminateConfirmed => self.live(event),
+            E::ForcedEnd | E::EndTime | E::Terminate | E::TerminateConfirmed => {
+                self.lifecycle(event)
+            }
         }
     }
 
-    fn reserve(&mut self, event: Event) -> Option<Vec<Action>> {
-        use Reserve as R;
+    fn reserve(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
+        use ReservePhase as R;
         // Held bandwidth can be returned at any time; new bandwidth needs a reservation that is
         // alive.
         let giving_back = matches!(
             event,
-            Event::Abort | Event::AbortConfirmed | Event::HoldTimeout
+            ReservationEvent::Abort
+                | ReservationEvent::AbortConfirmed
+                | ReservationEvent::HoldTimeout
         );
-        if self.life != Life::Created && !giving_back {
+        if self.life != LifecyclePhase::Created && !giving_back {
             return None;
         }
         let (next, actions) = match (self.reserve, event) {
-            (R::Start, Event::Reserve) => (R::Checking, vec![Action::Check]),
-            (R::Checking, Event::ReserveConfirmed) => (R::Held, vec![Action::Hold]),
-            (R::Checking, Event::ReserveFailed) => (R::Failed, vec![]),
-            (R::Held, Event::HoldTimeout) => (
+            (R::Start, ReservationEvent::Reserve) => (R::Checking, vec![ReservationAction::Check]),
+            (R::Checking, ReservationEvent::ReserveConfirmed) => {
+                (R::Held, vec![ReservationAction::Hold])
+            }
+            (R::Checking, ReservationEvent::ReserveFailed) => (R::Failed, vec![]),
+            (R::Held, ReservationEvent::HoldTimeout) => (
                 R::Timeout,
-                vec![Action::GiveBackHeld, Action::ReportTimeout],
+                vec![
+                    ReservationAction::GiveBackHeld,
+                    ReservationAction::ReportTimeout,
+                ],
             ),
-            (R::Held, Event::Commit) => (R::Committing, vec![Action::Commit]),
-            (R::Held, Event::Abort) => (
+            (R::Held, ReservationEvent::Commit) => (R::Committing, vec![ReservationAction::Commit]),
+            (R::Held, ReservationEvent::Abort) => (
                 R::Aborting,
-                vec![Action::GiveBackHeld, Action::ConfirmAbort],
+                vec![
+                    ReservationAction::GiveBackHeld,
+                    ReservationAction::ConfirmAbort,
+                ],
             ),
-            (R::Failed | R::Timeout, Event::Abort) => (R::Aborting, vec![Action::ConfirmAbort]),
-            (R::Aborting, Event::AbortConfirmed) => (R::Start, vec![]),
-            (R::Committing, Event::CommitFailed) => (R::Start, vec![Action::GiveBackHeld]),
-            (R::Committing, Event::CommitConfirmed) => {
-                self.provision = self.provision.or(Some(Provision::Released));
+            (R::Failed | R::Timeout, ReservationEvent::Abort) => {
+                (R::Aborting, vec![ReservationAction::ConfirmAbort])
+            }
+            (R::Aborting, ReservationEvent::AbortConfirmed) => (R::Start, vec![]),
+            (R::Committing, ReservationEvent::CommitFailed) => {
+                (R::Start, vec![ReservationAction::GiveBackHeld])
+            }
+            (R::Committing, ReservationEvent::CommitConfirmed) => {
+                self.provision = self.provision.or(Some(ProvisionPhase::Released));
                 (R::Start, vec![])
             }
             _ => return None,
@@ -242,50 +261,65 @@ impl Machine {
         Some(actions)
     }
 
-    fn provision(&mut self, event: Event) -> Option<Vec<Action>> {
-        use Provision as P;
-        let confirms = matches!(event, Event::ProvisionConfirmed | Event::ReleaseConfirmed);
-        if self.life != Life::Created && !confirms {
+    fn provision(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
+        use ProvisionPhase as P;
+        let confirms = matches!(
+            event,
+            ReservationEvent::ProvisionConfirmed | ReservationEvent::ReleaseConfirmed
+        );
+        if self.life != LifecyclePhase::Created && !confirms {
             return None;
         }
         let (next, actions) = match (self.provision?, event) {
-            (P::Released, Event::Provision) => (P::Provisioning, vec![Action::SetUp]),
-            (P::Provisioning, Event::ProvisionConfirmed) => (P::Provisioned, vec![]),
-            (P::Provisioned, Event::Release) => (P::Releasing, vec![Action::TearDown]),
-            (P::Releasing, Event::ReleaseConfirmed) => (P::Released, vec![]),
+            (P::Released, ReservationEvent::Provision) => {
+                (P::Provisioning, vec![ReservationAction::SetUp])
+            }
+            (P::Provisioning, ReservationEvent::ProvisionConfirmed) => (P::Provisioned, vec![]),
+            (P::Provisioned, ReservationEvent::Release) => {
+                (P::Releasing, vec![ReservationAction::TearDown])
+            }
+            (P::Releasing, ReservationEvent::ReleaseConfirmed) => (P::Released, vec![]),
             _ => return None,
         };
         self.provision = Some(next);
         Some(actions)
     }
 
-    fn live(&mut self, event: Event) -> Option<Vec<Action>> {
+    fn lifecycle(&mut self, event: ReservationEvent) -> Option<Vec<ReservationAction>> {
         let (next, actions) = match (self.life, event) {
-            (Life::Created, Event::ForcedEnd) => (Life::Failed, vec![Action::ReportFailed]),
-            (Life::Created, Event::EndTime) => {
+            (LifecyclePhase::Created, ReservationEvent::ForcedEnd) => (
+                LifecyclePhase::Failed,
+                vec![ReservationAction::ReportFailed],
+            ),
+            (LifecyclePhase::Created, ReservationEvent::EndTime) => {
                 let up = matches!(
                     self.provision,
-                    Some(Provision::Provisioning | Provision::Provisioned)
+                    Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned)
                 );
                 (
-                    Life::PassedEndTime,
-                    if up { vec![Action::TearDown] } else { vec![] },
+                    LifecyclePhase::PassedEndTime,
+                    if up {
+                        vec![ReservationAction::TearDown]
+                    } else {
+                        vec![]
+                    },
                 )
             }
-            (Life::Created | Life::Failed | Life::PassedEndTime, Event::Terminate) => {
-                (Life::Terminating, vec![Action::End])
-            }
-            (Life::Terminating, Event::TerminateConfirmed) => {
-                let held = matches!(self.reserve, Reserve::Held | Reserve::Committing);
-                self.reserve = Reserve::Start;
-                self.provision = self.provision.map(|_| Provision::Released);
+            (
+                LifecyclePhase::Created | LifecyclePhase::Failed | LifecyclePhase::PassedEndTime,
+                ReservationEvent::Terminate,
+            ) => (LifecyclePhase::Terminating, vec![ReservationAction::End]),
+            (LifecyclePhase::Terminating, ReservationEvent::TerminateConfirmed) => {
+                let held = matches!(self.reserve, ReservePhase::Held | ReservePhase::Committing);
+                self.reserve = ReservePhase::Start;
+                self.provision = self.provision.map(|_| ProvisionPhase::Released);
                 let mut actions = if held {
-                    vec![Action::GiveBackHeld]
+                    vec![ReservationAction::GiveBackHeld]
                 } else {
                     vec![]
                 };
-                actions.push(Action::GiveBackAll);
-                (Life::Terminated, actions)
+                actions.push(ReservationAction::GiveBackAll);
+                (LifecyclePhase::Terminated, actions)
             }
             _ => return None,
         };
@@ -295,9 +329,9 @@ impl Machine {
 
     /// Returns true if the routes should carry traffic now.
     #[must_use]
-    pub fn carries(&self, window: Window, now: Moment) -> bool {
-        self.life == Life::Created
-            && self.provision == Some(Provision::Provisioned)
-            && window.holds(now)
+    pub fn carries_traffic(&self, window: Window, now: MomentMs) -> bool {
+        self.life == LifecyclePhase::Created
+            && self.provision == Some(ProvisionPhase::Provisioned)
+            && window.contains(now)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{MAX_RATE, Rate};
+use crate::time::{BitsPerSecond, MAX_RATE};
 
 /// Maximum number of nodes in a network.
 pub const MAX_NODES: u32 = 100_000;
@@ -38,9 +38,9 @@ impl LinkId {
 /// Part of a whole, in millionths from 0 to 1,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
-pub struct Share(u32);
+pub struct LinkShare(u32);
 
-impl Share {
+impl LinkShare {
     /// Half, the default reservable share of a link (MULTIPATH, section 3).
     pub const HALF: Self = Self(500_000);
     /// The whole.
@@ -58,13 +58,13 @@ impl Share {
 
     /// Returns this part of a rate, rounded down.
     #[must_use]
-    pub fn of(self, rate: Rate) -> Rate {
+    pub fn apply_to(self, rate: BitsPerSecond) -> BitsPerSecond {
         let part = u128::from(rate) * u128::from(self.0) / u128::from(Self::WHOLE.0);
-        Rate::try_from(part).unwrap_or(Rate::MAX)
+        BitsPerSecond::try_from(part).unwrap_or(BitsPerSecond::MAX)
     }
 }
 
-impl Default for Share {
+impl Default for LinkShare {
     fn default() -> Self {
         Self::HALF
     }
@@ -73,45 +73,45 @@ impl Default for Share {
 /// A share that exceeds the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} millionths are more than the whole: a share is at most 1000000")]
-pub struct NoShare(u32);
+pub struct ShareOutOfRange(u32);
 
-impl TryFrom<u32> for Share {
-    type Error = NoShare;
+impl TryFrom<u32> for LinkShare {
+    type Error = ShareOutOfRange;
 
-    fn try_from(count: u32) -> Result<Self, NoShare> {
-        Self::millionths(count).ok_or(NoShare(count))
+    fn try_from(count: u32) -> Result<Self, ShareOutOfRange> {
+        Self::millionths(count).ok_or(ShareOutOfRange(count))
     }
 }
 
-impl From<Share> for u32 {
-    fn from(share: Share) -> Self {
+impl From<LinkShare> for u32 {
+    fn from(share: LinkShare) -> Self {
         share.0
     }
 }
 
 /// One direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct CircuitLink {
     /// Node at which it begins.
     pub from: NodeId,
     /// Node at which it ends.
     pub to: NodeId,
     /// Capacity in bit/s.
-    pub capacity: Rate,
+    pub capacity: BitsPerSecond,
     /// Share of the capacity that all reservations together may use.
     #[serde(default)]
-    pub share: Share,
+    pub share: LinkShare,
     /// One-way latency in microseconds.
     pub latency: u64,
     /// Number of the cable. The two directions of one link share it, and fail together.
     pub cable: u32,
 }
 
-impl Link {
+impl CircuitLink {
     /// Returns the reservable rate in bit/s.
     #[must_use]
-    pub fn reservable(&self) -> Rate {
-        self.share.of(self.capacity)
+    pub fn reservable(&self) -> BitsPerSecond {
+        self.share.apply_to(self.capacity)
     }
 }
 
@@ -151,7 +151,7 @@ pub enum NetworkFault {
         /// The link.
         link: LinkId,
         /// Stated capacity, in bit/s.
-        capacity: Rate,
+        capacity: BitsPerSecond,
     },
     /// Two links share a cable but are not the two directions of one link: give each its own.
     #[error(
@@ -171,21 +171,21 @@ pub enum NetworkFault {
 
 /// Nodes and links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Network {
+pub struct CircuitNetwork {
     nodes: u32,
-    links: Vec<Link>,
+    links: Vec<CircuitLink>,
     /// Links, sorted by the node at which they begin.
     out: Vec<LinkId>,
     /// Index in `out` of the first link of each node, and of the end.
-    begins: Vec<usize>,
+    link_offsets: Vec<usize>,
 }
 
-impl Network {
+impl CircuitNetwork {
     /// Creates a network of `nodes` nodes, numbered from 0. The index of a link is its number.
     ///
     /// # Errors
     /// [`NetworkFault`] names the first invalid link.
-    pub fn new(nodes: u32, links: Vec<Link>) -> Result<Self, NetworkFault> {
+    pub fn new(nodes: u32, links: Vec<CircuitLink>) -> Result<Self, NetworkFault> {
         if nodes > MAX_NODES || links.len() > MAX_LINKS {
             return Err(NetworkFault::TooLarge {
                 nodes,
@@ -240,7 +240,7 @@ impl Network {
             nodes,
             links,
             out,
-            begins,
+            link_offsets: begins,
         })
     }
 
@@ -252,13 +252,13 @@ impl Network {
 
     /// Returns all links in order of their numbers.
     #[must_use]
-    pub fn links(&self) -> &[Link] {
+    pub fn links(&self) -> &[CircuitLink] {
         &self.links
     }
 
     /// Returns a link.
     #[must_use]
-    pub fn link(&self, id: LinkId) -> Option<&Link> {
+    pub fn link(&self, id: LinkId) -> Option<&CircuitLink> {
         self.links.get(id.index())
     }
 
@@ -268,7 +268,7 @@ impl Network {
     }
 
     /// Returns the links that leave a node, with their numbers.
-    pub fn from(&self, node: NodeId) -> impl Iterator<Item = (LinkId, &Link)> {
+    pub fn links_from(&self, node: NodeId) -> impl Iterator<Item = (LinkId, &CircuitLink)> {
         let range = self.range(node);
         self.out
             .get(range)
@@ -279,10 +279,15 @@ impl Network {
 
     fn range(&self, node: NodeId) -> Range<usize> {
         let begin = self
-            .begins
+            .link_offsets
             .get(node.index())
             .copied()
             .unwrap_or(self.out.len());
-        begin..self.begins.get(node.index() + 1).copied().unwrap_or(begin)
+        begin
+            ..self
+                .link_offsets
+                .get(node.index() + 1)
+                .copied()
+                .unwrap_or(begin)
     }
 }

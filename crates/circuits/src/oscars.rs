@@ -5,21 +5,21 @@
 //! link it adds up all reservations that touch the window, whether or not they touch each other.
 //! Both ends of a window belong to it, so two consecutive windows are added up.
 
-use crate::network::Network;
-use crate::path::{Ends, Field, Path, Preference};
-use crate::time::{Rate, Window};
+use crate::network::CircuitNetwork;
+use crate::path::{BandwidthField, LinkPath, PathEnds, Preference};
+use crate::time::{BitsPerSecond, Window};
 
 /// Reservations by link.
 #[derive(Debug, Clone)]
 pub struct Oscars<'a> {
-    network: &'a Network,
-    taken: Vec<Vec<(Window, Rate)>>,
+    network: &'a CircuitNetwork,
+    taken: Vec<Vec<(Window, BitsPerSecond)>>,
 }
 
 impl<'a> Oscars<'a> {
     /// Creates an empty record for a network.
     #[must_use]
-    pub fn new(network: &'a Network) -> Self {
+    pub fn new(network: &'a CircuitNetwork) -> Self {
         Self {
             network,
             taken: vec![Vec::new(); network.links().len()],
@@ -27,16 +27,21 @@ impl<'a> Oscars<'a> {
     }
 
     /// Reserves a rate in a window if the rule allows it. Returns the path.
-    pub fn reserve(&mut self, ends: Ends, window: Window, rate: Rate) -> Option<Path> {
-        let empty = Field::new(self.network, |_| Some(1));
-        let path = empty.best(ends, 1, Preference::FewestHops)?;
+    pub fn reserve(
+        &mut self,
+        ends: PathEnds,
+        window: Window,
+        rate: BitsPerSecond,
+    ) -> Option<LinkPath> {
+        let empty = BandwidthField::new(self.network, |_| Some(1));
+        let path = empty.best_path(ends, 1, Preference::FewestHops)?;
         for id in &path.0 {
             let touch = self.taken.get(id.index())?.iter();
             let touch =
                 touch.filter(|(there, _)| there.start <= window.end && window.start <= there.end);
             let sum = touch
                 .map(|(_, rate)| *rate)
-                .fold(rate, Rate::saturating_add);
+                .fold(rate, BitsPerSecond::saturating_add);
             if sum > self.network.link(*id)?.reservable() {
                 return None;
             }
@@ -52,14 +57,14 @@ impl<'a> Oscars<'a> {
 mod tests {
     use super::Oscars;
     use crate::network::NodeId;
-    use crate::path::Ends;
+    use crate::path::PathEnds;
     use crate::testing::network;
     use crate::time::Window;
 
     #[test]
     fn refuses_requests_that_would_fit() {
         let network = network(3, &[(0, 1, 10), (0, 2, 10), (2, 1, 10)]);
-        let ends = Ends {
+        let ends = PathEnds {
             from: NodeId(0),
             to: NodeId(1),
         };

@@ -11,15 +11,15 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::{LinkId, Network, NodeId};
-use crate::time::Rate;
+use crate::network::{CircuitNetwork, LinkId, NodeId};
+use crate::time::BitsPerSecond;
 
-pub use disjoint::disjoint;
-pub use yen::several;
+pub use disjoint::disjoint_paths;
+pub use yen::k_best_paths;
 
 /// Two nodes between which a path leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Ends {
+pub struct PathEnds {
     /// Node at which the path begins.
     pub from: NodeId,
     /// Node at which the path ends.
@@ -29,7 +29,7 @@ pub struct Ends {
 /// Sequence of links, each beginning where the one before it ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Path(pub Vec<LinkId>);
+pub struct LinkPath(pub Vec<LinkId>);
 
 /// Criterion by which paths are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,18 +59,21 @@ pub enum Diversity {
 
 /// Search space for paths: a network with the rate left on each link.
 #[derive(Debug, Clone)]
-pub struct Field<'a> {
-    network: &'a Network,
-    room: Vec<Rate>,
+pub struct BandwidthField<'a> {
+    network: &'a CircuitNetwork,
+    room: Vec<BitsPerSecond>,
     usable: Vec<bool>,
 }
 
-impl<'a> Field<'a> {
+impl<'a> BandwidthField<'a> {
     /// Creates a field with this rate left on each link, in bit/s, or `None` if a link may not be
     /// used.
     #[must_use]
-    pub fn new(network: &'a Network, room: impl Fn(LinkId) -> Option<Rate>) -> Self {
-        let rooms: Vec<Option<Rate>> = network.ids().map(room).collect();
+    pub fn new(
+        network: &'a CircuitNetwork,
+        room: impl Fn(LinkId) -> Option<BitsPerSecond>,
+    ) -> Self {
+        let rooms: Vec<Option<BitsPerSecond>> = network.ids().map(room).collect();
         let usable = rooms.iter().map(Option::is_some).collect();
         let room = rooms.into_iter().map(Option::unwrap_or_default).collect();
         Self {
@@ -82,25 +85,25 @@ impl<'a> Field<'a> {
 
     /// Returns the network.
     #[must_use]
-    pub const fn network(&self) -> &'a Network {
+    pub const fn network(&self) -> &'a CircuitNetwork {
         self.network
     }
 
     /// Returns the rate left on a link, in bit/s; 0 if it may not be used.
     #[must_use]
-    pub fn room(&self, link: LinkId) -> Rate {
+    pub fn room(&self, link: LinkId) -> BitsPerSecond {
         self.room.get(link.index()).copied().unwrap_or(0)
     }
 
     /// Returns true if a link may be used, full or not.
     #[must_use]
-    pub fn usable(&self, link: LinkId) -> bool {
+    pub fn is_usable(&self, link: LinkId) -> bool {
         self.usable.get(link.index()).copied().unwrap_or(false)
     }
 
     /// Returns the rate left on a path.
     #[must_use]
-    pub fn width(&self, path: &Path) -> Rate {
+    pub fn width(&self, path: &LinkPath) -> BitsPerSecond {
         path.0
             .iter()
             .map(|link| self.room(*link))
@@ -109,8 +112,8 @@ impl<'a> Field<'a> {
     }
 
     /// Sets the rate left on a link, unless it may not be used.
-    pub(crate) fn set(&mut self, link: LinkId, rate: Rate) {
-        if self.usable(link)
+    pub(crate) fn set_room(&mut self, link: LinkId, rate: BitsPerSecond) {
+        if self.is_usable(link)
             && let Some(room) = self.room.get_mut(link.index())
         {
             *room = rate;
@@ -118,7 +121,7 @@ impl<'a> Field<'a> {
     }
 
     /// Deducts a rate from each link of a path.
-    pub fn take(&mut self, path: &Path, rate: Rate) {
+    pub fn deduct(&mut self, path: &LinkPath, rate: BitsPerSecond) {
         for link in &path.0 {
             if let Some(room) = self.room.get_mut(link.index()) {
                 *room = room.saturating_sub(rate);
@@ -127,7 +130,7 @@ impl<'a> Field<'a> {
     }
 
     /// Removes all links that a path disjoint from this one must not use.
-    pub fn part_from(&mut self, path: &Path, diversity: Diversity) {
+    pub fn remove_conflicts(&mut self, path: &LinkPath, diversity: Diversity) {
         if diversity == Diversity::Any {
             return;
         }
@@ -152,40 +155,45 @@ impl<'a> Field<'a> {
 
     /// Returns the distinct rates left on the links, without 0.
     #[must_use]
-    pub fn rooms(&self) -> BTreeSet<Rate> {
+    pub fn distinct_rates(&self) -> BTreeSet<BitsPerSecond> {
         self.room.iter().copied().filter(|room| *room > 0).collect()
     }
 
-    pub(crate) fn cost(&self, link: LinkId, preference: Preference) -> Cost {
+    pub(crate) fn cost(&self, link: LinkId, preference: Preference) -> PathCost {
         let latency = self.network.link(link).map_or(0, |link| link.latency);
         match preference {
-            Preference::LeastLatency => Cost(latency, 1),
-            Preference::FewestHops | Preference::MostRoom => Cost(1, latency),
+            Preference::LeastLatency => PathCost(latency, 1),
+            Preference::FewestHops | Preference::MostRoom => PathCost(1, latency),
         }
     }
 
-    pub(crate) fn cost_of(&self, path: &Path, preference: Preference) -> Cost {
+    pub(crate) fn cost_of(&self, path: &LinkPath, preference: Preference) -> PathCost {
         let costs = path.0.iter().map(|link| self.cost(*link, preference));
-        costs.fold(Cost::default(), Cost::plus)
+        costs.fold(PathCost::default(), PathCost::plus)
     }
 
     /// Returns the best path whose links have at least `at_least` bit/s left, and at least 1 bit/s.
     #[must_use]
-    pub fn best(&self, ends: Ends, at_least: Rate, preference: Preference) -> Option<Path> {
+    pub fn best_path(
+        &self,
+        ends: PathEnds,
+        at_least: BitsPerSecond,
+        preference: Preference,
+    ) -> Option<LinkPath> {
         if preference == Preference::MostRoom {
-            let (path, width) = self.widest(ends)?;
+            let (path, width) = self.widest_path(ends)?;
             return (width >= at_least).then_some(path);
         }
-        self.cheapest(ends, preference, |link| self.room(link) >= at_least.max(1))
+        self.cheapest_path(ends, preference, |link| self.room(link) >= at_least.max(1))
     }
 
     /// Returns the path with the most bandwidth left on its fullest link, and that rate. Of
     /// several, it is the one with the fewest hops.
     #[must_use]
-    pub fn widest(&self, ends: Ends) -> Option<(Path, Rate)> {
+    pub fn widest_path(&self, ends: PathEnds) -> Option<(LinkPath, BitsPerSecond)> {
         let mut widths = vec![0; self.network.nodes() as usize];
-        *widths.get_mut(ends.from.index())? = Rate::MAX;
-        let mut queue = BinaryHeap::from([(Rate::MAX, Reverse(ends.from))]);
+        *widths.get_mut(ends.from.index())? = BitsPerSecond::MAX;
+        let mut queue = BinaryHeap::from([(BitsPerSecond::MAX, Reverse(ends.from))]);
         while let Some((width, Reverse(node))) = queue.pop() {
             if node == ends.to {
                 break;
@@ -193,7 +201,7 @@ impl<'a> Field<'a> {
             if widths.get(node.index()).is_some_and(|known| width < *known) {
                 continue;
             }
-            for (id, link) in self.network.from(node) {
+            for (id, link) in self.network.links_from(node) {
                 let through = width.min(self.room(id));
                 if let Some(known) = widths
                     .get_mut(link.to.index())
@@ -211,7 +219,7 @@ impl<'a> Field<'a> {
         if ends.from == ends.to {
             return None;
         }
-        let path = self.cheapest(ends, Preference::FewestHops, |link| {
+        let path = self.cheapest_path(ends, Preference::FewestHops, |link| {
             self.room(link) >= width
         })?;
         Some((path, width))
@@ -219,21 +227,21 @@ impl<'a> Field<'a> {
 
     /// Returns the cheapest path over the links that `may` admits (Dijkstra's algorithm). Ties are
     /// resolved deterministically.
-    pub(crate) fn cheapest(
+    pub(crate) fn cheapest_path(
         &self,
-        ends: Ends,
+        ends: PathEnds,
         preference: Preference,
         may: impl Fn(LinkId) -> bool,
-    ) -> Option<Path> {
+    ) -> Option<LinkPath> {
         let nodes = self.network.nodes() as usize;
         if ends.from == ends.to || ends.from.index() >= nodes {
             return None;
         }
-        let mut known: Vec<Option<(Cost, Option<LinkId>)>> = vec![None; nodes];
+        let mut known: Vec<Option<(PathCost, Option<LinkId>)>> = vec![None; nodes];
         if let Some(start) = known.get_mut(ends.from.index()) {
-            *start = Some((Cost::default(), None));
+            *start = Some((PathCost::default(), None));
         }
-        let mut queue = BinaryHeap::from([Reverse((Cost::default(), ends.from))]);
+        let mut queue = BinaryHeap::from([Reverse((PathCost::default(), ends.from))]);
         while let Some(Reverse((cost, node))) = queue.pop() {
             if node == ends.to {
                 break;
@@ -246,7 +254,7 @@ impl<'a> Field<'a> {
             {
                 continue;
             }
-            for (id, link) in self.network.from(node).filter(|(id, _)| may(*id)) {
+            for (id, link) in self.network.links_from(node).filter(|(id, _)| may(*id)) {
                 let through = cost.plus(self.cost(id, preference));
                 let Some(there) = known.get_mut(link.to.index()) else {
                     continue;
@@ -266,15 +274,15 @@ impl<'a> Field<'a> {
             node = self.network.link(by)?.from;
         }
         links.reverse();
-        Some(Path(links))
+        Some(LinkPath(links))
     }
 }
 
 /// Cost of a path: the main criterion, then the tie-breaker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Cost(pub(crate) u64, pub(crate) u64);
+pub(crate) struct PathCost(pub(crate) u64, pub(crate) u64);
 
-impl Cost {
+impl PathCost {
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self(
             self.0.saturating_add(other.0),

@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::Share;
-use crate::request::{Request, Wish};
-use crate::time::{Moment, Rate};
+use crate::network::LinkShare;
+use crate::request::{CircuitRequest, Demand};
+use crate::time::{BitsPerSecond, MomentMs};
 
 /// Limits of a user. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Maximum rate of one reservation, in bit/s. It also limits the rate of a volume.
-    pub rate: Option<Rate>,
+    pub rate: Option<BitsPerSecond>,
     /// Maximum length of a window, in milliseconds.
     pub duration: Option<u64>,
     /// Maximum time from now to the end of a window, in milliseconds.
@@ -20,7 +20,7 @@ pub struct Limits {
     pub paths: Option<usize>,
     /// Share of each link that all reservations together may use when this user's request is
     /// granted.
-    pub share: Option<Share>,
+    pub share: Option<LinkShare>,
 }
 
 /// A request that exceeds the user's limits.
@@ -34,9 +34,9 @@ pub enum PolicyRefusal {
     )]
     Rate {
         /// Requested rate, or rate that the volume needs, in bit/s.
-        asked: Rate,
+        asked: BitsPerSecond,
         /// Limit, in bit/s.
-        most: Rate,
+        most: BitsPerSecond,
     },
     /// The window is too long: request a shorter one, or ask for a higher limit.
     #[error(
@@ -72,18 +72,18 @@ pub enum PolicyRefusal {
     },
 }
 
-impl Limits {
+impl RequestLimits {
     /// Checks that a well-formed request is within the limits. Admission enforces the share.
     ///
     /// # Errors
     /// [`PolicyRefusal`] names the first limit that it exceeds.
-    pub fn check(&self, request: &Request, now: Moment) -> Result<(), PolicyRefusal> {
+    pub fn check(&self, request: &CircuitRequest, now: MomentMs) -> Result<(), PolicyRefusal> {
         let length = request.window.length();
         let needed = match request.wish {
-            Wish::Rate(rate) => rate,
-            Wish::Volume { bytes, .. } => crate::time::Volume::of_bytes(bytes)
-                .rate_within(length)
-                .unwrap_or(Rate::MAX),
+            Demand::Rate(rate) => rate,
+            Demand::Volume { bytes, .. } => crate::time::Volume::from_bytes(bytes)
+                .min_rate_within(length)
+                .unwrap_or(BitsPerSecond::MAX),
         };
         if let Some(most) = self.rate.filter(|most| needed > *most) {
             return Err(PolicyRefusal::Rate {

@@ -4,33 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::{LinkId, Network, NodeId};
-use crate::path::{Diversity, Ends, Preference};
-use crate::split::{Ask, MAX_PATHS, Route, total};
-use crate::time::{MAX_RATE, Moment, Rate, Volume, Window};
+use crate::network::{CircuitNetwork, LinkId, NodeId};
+use crate::path::{Diversity, PathEnds, Preference};
+use crate::split::{MAX_PATHS, PathConstraints, RatedPath, total_rate};
+use crate::time::{BitsPerSecond, MAX_RATE, MomentMs, Volume, Window};
 
 /// Subject of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wish {
+pub enum Demand {
     /// A rate throughout the window, in bit/s, over fixed paths.
-    Rate(Rate),
+    Rate(BitsPerSecond),
     /// A volume by the end of the window, at rates and over paths that may change.
     Volume {
         /// Volume in bytes.
         bytes: u64,
         /// Maximum rate that the ends can use, in bit/s. `None` means any.
         #[serde(default)]
-        most: Option<Rate>,
+        most: Option<BitsPerSecond>,
         /// Distribution over the window.
-        pace: Pace,
+        pace: VolumePace,
     },
 }
 
 /// Distribution of a volume over its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pace {
+pub enum VolumePace {
     /// One rate throughout the window over fixed paths, if possible; otherwise as [`Pace::Early`].
     Even,
     /// The highest possible rates, as early as possible.
@@ -40,7 +40,7 @@ pub enum Pace {
 /// Nodes and links that paths may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Elements {
+pub struct PathElements {
     /// Only these nodes and the ends. `None` means all.
     pub only_nodes: Option<BTreeSet<NodeId>>,
     /// Only these links. `None` means all.
@@ -51,10 +51,10 @@ pub struct Elements {
     pub no_links: BTreeSet<LinkId>,
 }
 
-impl Elements {
+impl PathElements {
     /// Returns true if a path between two ends may use a link.
     #[must_use]
-    pub fn allow(&self, network: &Network, ends: Ends, id: LinkId) -> bool {
+    pub fn allows_link(&self, network: &CircuitNetwork, ends: PathEnds, id: LinkId) -> bool {
         let Some(link) = network.link(id) else {
             return false;
         };
@@ -78,13 +78,13 @@ impl Elements {
 
 /// Request for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Request {
+pub struct CircuitRequest {
     /// Source and destination.
-    pub ends: Ends,
+    pub ends: PathEnds,
     /// Time of a rate; earliest start and deadline of a volume.
     pub window: Window,
     /// Rate or volume.
-    pub wish: Wish,
+    pub wish: Demand,
     /// Maximum number of paths at once, from 1 to [`MAX_PATHS`].
     pub paths: usize,
     /// Resources that several paths must not share.
@@ -95,7 +95,7 @@ pub struct Request {
     pub preference: Preference,
     /// Nodes and links that the paths may use.
     #[serde(default)]
-    pub elements: Elements,
+    pub elements: PathElements,
 }
 
 /// Fault of a request.
@@ -118,13 +118,13 @@ pub enum RequestFault {
     #[error("the window starts at {start}, and it is {now}: start it now or later")]
     Past {
         /// Start of the window.
-        start: Moment,
+        start: MomentMs,
         /// Current time.
-        now: Moment,
+        now: MomentMs,
     },
     /// The rate is 0, or higher than any link's: request 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be reserved: ask for 1 to {MAX_RATE}")]
-    Rate(Rate),
+    Rate(BitsPerSecond),
     /// The volume is 0, or needs more than the maximum rate: request at least 1 byte, in a longer
     /// window or at a higher maximum rate.
     #[error(
@@ -135,19 +135,19 @@ pub enum RequestFault {
         /// Volume in bytes.
         bytes: u64,
         /// Rate that it needs, in bit/s.
-        needed: Rate,
+        needed: BitsPerSecond,
     },
     /// The number of paths is not supported: request 1 to [`MAX_PATHS`].
     #[error("{0} paths: ask for 1 to {MAX_PATHS}")]
     Paths(usize),
 }
 
-impl Request {
+impl CircuitRequest {
     /// Checks that the request is well-formed for a network.
     ///
     /// # Errors
     /// [`RequestFault`] names the first fault.
-    pub fn check(&self, network: &Network) -> Result<(), RequestFault> {
+    pub fn check(&self, network: &CircuitNetwork) -> Result<(), RequestFault> {
         for node in [self.ends.from, self.ends.to] {
             if node.0 >= network.nodes() {
                 return Err(RequestFault::NoNode(node));
@@ -156,19 +156,19 @@ impl Request {
         if self.ends.from == self.ends.to {
             return Err(RequestFault::OneEnd(self.ends.from));
         }
-        if self.window.is_empty() || !self.window.in_range() {
+        if self.window.is_empty() || !self.window.is_in_range() {
             return Err(RequestFault::Window(self.window));
         }
         if self.paths == 0 || self.paths > MAX_PATHS {
             return Err(RequestFault::Paths(self.paths));
         }
         match self.wish {
-            Wish::Rate(rate) if rate == 0 || rate > MAX_RATE => Err(RequestFault::Rate(rate)),
-            Wish::Rate(_) => Ok(()),
-            Wish::Volume { bytes, most, .. } => {
-                let needed = Volume::of_bytes(bytes)
-                    .rate_within(self.window.length())
-                    .unwrap_or(Rate::MAX);
+            Demand::Rate(rate) if rate == 0 || rate > MAX_RATE => Err(RequestFault::Rate(rate)),
+            Demand::Rate(_) => Ok(()),
+            Demand::Volume { bytes, most, .. } => {
+                let needed = Volume::from_bytes(bytes)
+                    .min_rate_within(self.window.length())
+                    .unwrap_or(BitsPerSecond::MAX);
                 if bytes == 0 || needed > most.unwrap_or(MAX_RATE) {
                     return Err(RequestFault::Volume { bytes, needed });
                 }
@@ -179,8 +179,8 @@ impl Request {
 
     /// Returns the constraints on the paths.
     #[must_use]
-    pub const fn ask(&self) -> Ask {
-        Ask {
+    pub const fn path_constraints(&self) -> PathConstraints {
+        PathConstraints {
             ends: self.ends,
             paths: self.paths,
             diversity: self.diversity,
@@ -191,23 +191,23 @@ impl Request {
 
 /// Routes within one window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
+pub struct PlanPiece {
     /// Time of the piece.
     pub window: Window,
     /// Routes with their rates.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RatedPath>,
 }
 
 /// A promise: pieces in order of time, without overlaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Plan(pub Vec<Piece>);
+pub struct ReservationPlan(pub Vec<PlanPiece>);
 
-impl Plan {
+impl ReservationPlan {
     /// Creates a plan with the same routes throughout a window.
     #[must_use]
-    pub fn constant(window: Window, routes: Vec<Route>) -> Self {
-        Self(vec![Piece { window, routes }])
+    pub fn constant(window: Window, routes: Vec<RatedPath>) -> Self {
+        Self(vec![PlanPiece { window, routes }])
     }
 
     /// Returns the window from the plan's first moment to its last.
@@ -224,21 +224,21 @@ impl Plan {
     pub fn carried(&self) -> Volume {
         let pieces = self.0.iter();
         pieces
-            .map(|piece| Volume::carried(total(&piece.routes), piece.window.length()))
+            .map(|piece| Volume::carried(total_rate(&piece.routes), piece.window.length()))
             .fold(Volume::default(), Volume::plus)
     }
 
     /// Returns the part of the plan before a moment.
     #[must_use]
-    pub fn until(&self, moment: Moment) -> Self {
-        self.within(Window::new(Moment::MIN, moment))
+    pub fn before(&self, moment: MomentMs) -> Self {
+        self.clipped_to(Window::new(MomentMs::MIN, moment))
     }
 
     /// Returns the part of the plan within a window.
     #[must_use]
-    pub fn within(&self, window: Window) -> Self {
-        let pieces = self.0.iter().map(|piece| Piece {
-            window: piece.window.and(window),
+    pub fn clipped_to(&self, window: Window) -> Self {
+        let pieces = self.0.iter().map(|piece| PlanPiece {
+            window: piece.window.intersection(window),
             routes: piece.routes.clone(),
         });
         Self(pieces.filter(|piece| !piece.window.is_empty()).collect())
@@ -246,10 +246,10 @@ impl Plan {
 
     /// Returns the rates that the plan takes of each link, in order of time.
     #[must_use]
-    pub fn claims(&self) -> BTreeMap<LinkId, Vec<(Window, Rate)>> {
-        let mut claims: BTreeMap<LinkId, Vec<(Window, Rate)>> = BTreeMap::new();
+    pub fn claims(&self) -> BTreeMap<LinkId, Vec<(Window, BitsPerSecond)>> {
+        let mut claims: BTreeMap<LinkId, Vec<(Window, BitsPerSecond)>> = BTreeMap::new();
         for piece in &self.0 {
-            let mut rates: BTreeMap<LinkId, Rate> = BTreeMap::new();
+            let mut rates: BTreeMap<LinkId, BitsPerSecond> = BTreeMap::new();
             for route in &piece.routes {
                 for link in &route.path.0 {
                     let rate = rates.entry(*link).or_default();
@@ -271,7 +271,7 @@ impl Plan {
 
     /// Appends a piece. It extends the last one if that ends where the piece begins and has the
     /// same routes.
-    pub(crate) fn push(&mut self, piece: Piece) {
+    pub(crate) fn push(&mut self, piece: PlanPiece) {
         match self.0.last_mut() {
             Some(last) if last.window.end == piece.window.start && last.routes == piece.routes => {
                 last.window.end = piece.window.end;

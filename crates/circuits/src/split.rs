@@ -15,42 +15,42 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::network::LinkId;
-use crate::path::{Diversity, Ends, Field, Path, Preference};
-use crate::time::Rate;
+use crate::path::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
+use crate::time::BitsPerSecond;
 
-pub use bound::bound;
-use bound::bound_of_reached;
 pub(crate) use bound::minimum_cut;
+pub use bound::narrowest_cut;
+use bound::narrowest_cut_above;
 pub use candidates::greedy as widest_first;
 pub(crate) use candidates::greedy_behind as widest_behind;
-pub use rates::shared;
+pub use rates::joint_rates;
 
 /// Maximum number of paths of one request.
 pub const MAX_PATHS: usize = 8;
 
 /// A path with the rate that it carries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Route {
+pub struct RatedPath {
     /// The path.
-    pub path: Path,
+    pub path: LinkPath,
     /// Rate in bit/s.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
 }
 
 /// Returns the rate of all routes together, in bit/s.
 #[must_use]
-pub fn total(routes: &[Route]) -> Rate {
+pub fn total_rate(routes: &[RatedPath]) -> BitsPerSecond {
     routes
         .iter()
         .map(|route| route.rate)
-        .fold(0, Rate::saturating_add)
+        .fold(0, BitsPerSecond::saturating_add)
 }
 
 /// Constraints on the paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct PathConstraints {
     /// Ends of the paths.
-    pub ends: Ends,
+    pub ends: PathEnds,
     /// Maximum number of paths, from 1 to [`MAX_PATHS`].
     pub paths: usize,
     /// Resources that they must not share.
@@ -66,84 +66,88 @@ pub struct Cut {
     pub links: Vec<LinkId>,
     /// Most that the allowed number of paths carries across the cut, in bit/s: the sum of what is
     /// left on that many of its widest links.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
 }
 
 /// Evidence that no more fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
+pub enum RateEvidence {
     /// This cut carries no more.
     Cut(Cut),
     /// Every choice of that many paths was tried. All paths together would carry this rate, in
     /// bit/s.
-    Searched(Rate),
+    Searched(BitsPerSecond),
     /// Missing evidence: there are too many choices to try them all. All paths together would carry
     /// this rate, in bit/s.
-    Unknown(Rate),
+    Unknown(BitsPerSecond),
 }
 
 /// A rate that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Short {
+pub struct RateShortfall {
     /// Routes with the highest rate that was found.
-    pub routes: Vec<Route>,
+    pub routes: Vec<RatedPath>,
     /// Evidence that no more fits.
-    pub known: Known,
+    pub known: RateEvidence,
 }
 
 /// Finds routes that carry `want` bit/s together.
 ///
 /// # Errors
 /// [`Short`] if less was found. It holds the best routes.
-pub fn reach(field: &Field<'_>, ask: &Ask, want: Rate) -> Result<Vec<Route>, Short> {
+pub fn find_routes(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Result<Vec<RatedPath>, RateShortfall> {
     let widest = || candidates::greedy(field, ask, want);
-    found(field, ask, want, widest, || {
-        Some(bound(field, ask.ends, ask.paths, want)).filter(|cut| cut.rate < want)
+    find_routes_with(field, ask, want, widest, || {
+        Some(narrowest_cut(field, ask.ends, ask.paths, want)).filter(|cut| cut.rate < want)
     })
 }
 
 /// Implements [`reach`]. `widest` returns the routes over the widest paths. `narrower` looks for a
 /// cut below `want`; it is called only if those routes carry less.
-fn found(
-    field: &Field<'_>,
-    ask: &Ask,
-    want: Rate,
-    widest: impl FnOnce() -> Vec<Route>,
+fn find_routes_with(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+    widest: impl FnOnce() -> Vec<RatedPath>,
     narrower: impl FnOnce() -> Option<Cut>,
-) -> Result<Vec<Route>, Short> {
-    if let Some(path) = field.best(ask.ends, want, ask.preference) {
-        return Ok(vec![Route { path, rate: want }]);
+) -> Result<Vec<RatedPath>, RateShortfall> {
+    if let Some(path) = field.best_path(ask.ends, want, ask.preference) {
+        return Ok(vec![RatedPath { path, rate: want }]);
     }
     let mut best = widest();
-    if total(&best) >= want {
+    if total_rate(&best) >= want {
         return Ok(best);
     }
     if let Some(cut) = narrower() {
         // The shortfall is known; the nearest rate is still worth an offer.
-        if ask.paths > 1 && total(&best) < cut.rate {
-            better(&mut best, candidates::improved(field, ask, cut.rate));
+        if ask.paths > 1 && total_rate(&best) < cut.rate {
+            keep_better(&mut best, candidates::improved_routes(field, ask, cut.rate));
         }
-        return Err(Short {
+        return Err(RateShortfall {
             routes: best,
-            known: Known::Cut(cut),
+            known: RateEvidence::Cut(cut),
         });
     }
-    better(&mut best, candidates::improved(field, ask, want));
-    if total(&best) >= want {
+    keep_better(&mut best, candidates::improved_routes(field, ask, want));
+    if total_rate(&best) >= want {
         return Ok(best);
     }
-    let (found, complete) = search::search(field, ask, want, total(&best));
-    better(&mut best, found);
-    if total(&best) >= want {
+    let (found, complete) = search::search(field, ask, want, total_rate(&best));
+    keep_better(&mut best, found);
+    if total_rate(&best) >= want {
         return Ok(best);
     }
     let all = minimum_cut(field, ask.ends).rate;
     let known = if complete {
-        Known::Searched(all)
+        RateEvidence::Searched(all)
     } else {
-        Known::Unknown(all)
+        RateEvidence::Unknown(all)
     };
-    Err(Short {
+    Err(RateShortfall {
         routes: best,
         known,
     })
@@ -152,12 +156,16 @@ fn found(
 /// Finds the highest rate up to `want` bit/s. Returns the routes, and an upper bound of what any
 /// routes carry.
 #[must_use]
-pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
+pub fn max_rate_routes(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> (Vec<RatedPath>, BitsPerSecond) {
     // The rate of the widest paths saves searching for cuts below it, each of which costs a flow.
     let widest = candidates::greedy(field, ask, want);
-    let reached = total(&widest);
+    let reached = total_rate(&widest);
     let limit = match reached < want {
-        true => bound_of_reached(field, ask.ends, ask.paths, 0, reached)
+        true => narrowest_cut_above(field, ask.ends, ask.paths, 0, reached)
             .rate
             .min(want),
         false => want,
@@ -167,28 +175,28 @@ pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
     }
     // They carry no more than the limit, so they are also the widest paths for it. No cut is
     // narrower than the narrowest.
-    match found(field, ask, limit, || widest, || None) {
+    match find_routes_with(field, ask, limit, || widest, || None) {
         Ok(routes) => (routes, limit),
-        Err(Short {
+        Err(RateShortfall {
             routes,
-            known: Known::Searched(_),
+            known: RateEvidence::Searched(_),
         }) => {
-            let found = total(&routes);
+            let found = total_rate(&routes);
             (routes, found)
         }
-        Err(Short { routes, .. }) => (routes, limit),
+        Err(RateShortfall { routes, .. }) => (routes, limit),
     }
 }
 
-fn better(best: &mut Vec<Route>, other: Vec<Route>) {
-    if total(&other) > total(best) {
+fn keep_better(best: &mut Vec<RatedPath>, other: Vec<RatedPath>) {
+    if total_rate(&other) > total_rate(best) {
         *best = other;
     }
 }
 
 /// Trims routes to `want` bit/s in total, the narrowest first, and removes those that carry
 /// nothing.
-fn trimmed(mut routes: Vec<Route>, want: Rate) -> Vec<Route> {
+fn trim(mut routes: Vec<RatedPath>, want: BitsPerSecond) -> Vec<RatedPath> {
     routes.sort_by(|one, other| {
         other
             .rate

@@ -14,15 +14,15 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::time::{Moment, Rate, Volume, Window};
+use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
 /// Maximum number of changes in a block; a fuller one is split.
-const BLOCK: usize = 64;
+const MAX_BLOCK_CHANGES: usize = 64;
 
 /// A moment at which bookings start or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
-    at: Moment,
+struct StepChange {
+    at: MomentMs,
     /// Level from here on, in bit/s, relative to the level before the block. So a level is looked
     /// up, not summed up.
     level: i64,
@@ -30,7 +30,7 @@ struct Change {
 
 #[derive(Debug, Clone, Default)]
 struct Block {
-    changes: Vec<Change>,
+    changes: Vec<StepChange>,
     /// Number of bookings that start or end at each change. A booking that ends where another
     /// starts changes nothing, but each must be removable alone.
     ends: Vec<u32>,
@@ -40,7 +40,7 @@ struct Block {
 
 impl Block {
     /// Adds a change, or removes one that was added. Returns false if there was none to remove.
-    fn change(&mut self, at: Moment, by: i64, added: bool) -> bool {
+    fn change(&mut self, at: MomentMs, by: i64, added: bool) -> bool {
         let within = self.changes.partition_point(|change| change.at < at);
         let is_there = self
             .changes
@@ -54,7 +54,7 @@ impl Block {
                 .checked_sub(1)
                 .and_then(|before| self.changes.get(before));
             let level = before.map_or(0, |change| change.level);
-            self.changes.insert(within, Change { at, level });
+            self.changes.insert(within, StepChange { at, level });
             self.ends.insert(within, 0);
         }
         for change in self.changes.iter_mut().skip(within) {
@@ -83,7 +83,7 @@ impl Block {
             ends: self.ends.split_off(half),
             ..Self::default()
         };
-        let by = self.by();
+        let by = self.total_rise();
         for change in &mut rest.changes {
             change.level -= by;
         }
@@ -97,7 +97,7 @@ impl Block {
     }
 
     /// Returns the rise of the level at each change; falls are negative.
-    fn rises(&self) -> impl Iterator<Item = (Moment, i64)> {
+    fn rises(&self) -> impl Iterator<Item = (MomentMs, i64)> {
         let mut level = 0;
         self.changes.iter().map(move |change| {
             let before = std::mem::replace(&mut level, change.level);
@@ -106,67 +106,69 @@ impl Block {
     }
 
     /// Returns the total change of the level.
-    fn by(&self) -> i64 {
+    fn total_rise(&self) -> i64 {
         self.changes.last().map_or(0, |change| change.level)
     }
 
     /// Returns the changes up to a moment, and those after it.
-    fn around(&self, at: Moment) -> (&[Change], &[Change]) {
+    fn split_at_moment(&self, at: MomentMs) -> (&[StepChange], &[StepChange]) {
         let behind = self.changes.partition_point(|change| change.at <= at);
         self.changes.split_at_checked(behind).unwrap_or_default()
     }
 
     /// Returns the moment of the last change.
-    fn last(&self) -> Moment {
-        self.changes.last().map_or(Moment::MAX, |change| change.at)
+    fn last_change(&self) -> MomentMs {
+        self.changes
+            .last()
+            .map_or(MomentMs::MAX, |change| change.at)
     }
 }
 
 /// Sum of rates over half-open windows: bit/s at every moment.
 #[derive(Debug, Clone, Default)]
-pub struct Steps {
+pub struct RateSteps {
     /// The blocks; none of them is empty.
     blocks: Vec<Arc<Block>>,
     /// Moment of the first change of each block.
-    firsts: Vec<Moment>,
+    firsts: Vec<MomentMs>,
     /// Summary of each block. Blocks are shared with copies, so they are scattered over the memory.
-    heads: Vec<Head>,
+    heads: Vec<BlockSummary>,
 }
 
 /// Summary of a block.
 #[derive(Debug, Clone, Copy, Default)]
-struct Head {
+struct BlockSummary {
     /// Level before the first change.
     base: i64,
     /// Highest level of the changes, relative to `base`.
     peak: i64,
     /// Moment of the last change.
-    last: Moment,
+    last: MomentMs,
 }
 
-impl Head {
-    fn of(block: &Block, base: i64) -> Self {
+impl BlockSummary {
+    fn summarize(block: &Block, base: i64) -> Self {
         let levels = block.changes.iter().map(|change| change.level);
         Self {
             base,
             peak: levels.max().unwrap_or(i64::MIN),
-            last: block.last(),
+            last: block.last_change(),
         }
     }
 }
 
-impl PartialEq for Steps {
+impl PartialEq for RateSteps {
     fn eq(&self, other: &Self) -> bool {
         // The layout of blocks depends on the order of insertions, so it is not compared.
         self.changes().eq(other.changes())
     }
 }
 
-impl Eq for Steps {}
+impl Eq for RateSteps {}
 
-impl Steps {
+impl RateSteps {
     /// Adds a rate over a window. Admission ensures that the sum stays within 2^62 bit/s.
-    pub fn add(&mut self, window: Window, rate: Rate) {
+    pub fn add(&mut self, window: Window, rate: BitsPerSecond) {
         if window.is_empty() || rate == 0 {
             return;
         }
@@ -176,7 +178,7 @@ impl Steps {
     }
 
     /// Removes a rate that was added over the same window.
-    pub fn remove(&mut self, window: Window, rate: Rate) {
+    pub fn remove(&mut self, window: Window, rate: BitsPerSecond) {
         if window.is_empty() || rate == 0 {
             return;
         }
@@ -186,17 +188,17 @@ impl Steps {
     }
 
     /// Returns the index of the block that contains a moment's change, or would.
-    fn block_of(&self, at: Moment) -> usize {
+    fn block_of(&self, at: MomentMs) -> usize {
         self.firsts
             .partition_point(|first| *first <= at)
             .saturating_sub(1)
     }
 
-    fn change(&mut self, at: Moment, by: i64, added: bool) {
+    fn change(&mut self, at: MomentMs, by: i64, added: bool) {
         if self.blocks.is_empty() && added {
             self.blocks.push(Arc::default());
             self.firsts.push(at);
-            self.heads.push(Head::default());
+            self.heads.push(BlockSummary::default());
         }
         let place = self.block_of(at);
         let Some(block) = self.blocks.get_mut(place).map(Arc::make_mut) else {
@@ -218,21 +220,25 @@ impl Steps {
             *first = start;
         }
         let base = self.heads.get(place).map_or(0, |head| head.base);
-        let rest = (block.changes.len() > BLOCK).then(|| block.divide());
-        let (head, behind) = (Head::of(block, base), base + block.by());
+        let rest = (block.changes.len() > MAX_BLOCK_CHANGES).then(|| block.divide());
+        let (head, behind) = (
+            BlockSummary::summarize(block, base),
+            base + block.total_rise(),
+        );
         if let Some(there) = self.heads.get_mut(place) {
             *there = head;
         }
         if let Some(rest) = rest {
             let first = rest.changes.first().map_or(at, |change| change.at);
             self.firsts.insert(place + 1, first);
-            self.heads.insert(place + 1, Head::of(&rest, behind));
+            self.heads
+                .insert(place + 1, BlockSummary::summarize(&rest, behind));
             self.blocks.insert(place + 1, Arc::new(rest));
         }
     }
 
     /// Returns all changes: moment, rise, and number of bookings.
-    fn changes(&self) -> impl Iterator<Item = (Moment, i64, u32)> {
+    fn changes(&self) -> impl Iterator<Item = (MomentMs, i64, u32)> {
         self.blocks.iter().flat_map(|block| {
             let rises = block.rises().zip(&block.ends);
             rises.map(|((at, by), ends)| (at, by, *ends))
@@ -241,7 +247,7 @@ impl Steps {
 
     /// Returns the blocks from an index on, each with the moment of its first change and the level
     /// before it.
-    fn blocks_from(&self, place: usize) -> impl Iterator<Item = (&Block, Moment, i64)> {
+    fn blocks_from(&self, place: usize) -> impl Iterator<Item = (&Block, MomentMs, i64)> {
         let from = self.blocks.iter().skip(place);
         let heads = self.firsts.iter().zip(&self.heads).skip(place);
         from.zip(heads)
@@ -249,41 +255,45 @@ impl Steps {
     }
 
     /// Returns the changes after a moment in order, each with the level from there on.
-    fn levels_behind(&self, at: Moment) -> impl Iterator<Item = (Moment, i64)> {
+    fn levels_behind(&self, at: MomentMs) -> impl Iterator<Item = (MomentMs, i64)> {
         let blocks = self.blocks_from(self.block_of(at));
         blocks.flat_map(move |(block, _, base)| {
-            let behind = block.around(at).1.iter();
+            let behind = block.split_at_moment(at).1.iter();
             behind.map(move |change| (change.at, base + change.level))
         })
     }
 
-    fn level(&self, at: Moment) -> i64 {
+    fn level(&self, at: MomentMs) -> i64 {
         self.blocks_from(self.block_of(at))
             .next()
             .map_or(0, |(block, _, base)| {
-                base + block.around(at).0.last().map_or(0, |change| change.level)
+                base + block
+                    .split_at_moment(at)
+                    .0
+                    .last()
+                    .map_or(0, |change| change.level)
             })
     }
 
     /// Returns the rate at a moment.
     #[must_use]
-    pub fn at(&self, moment: Moment) -> Rate {
-        rate(self.level(moment))
+    pub fn rate_at(&self, moment: MomentMs) -> BitsPerSecond {
+        level_to_rate(self.level(moment))
     }
 
     /// Returns the highest rate within a window; 0 for an empty one.
     #[must_use]
-    pub fn most(&self, window: Window) -> Rate {
+    pub fn max_rate(&self, window: Window) -> BitsPerSecond {
         if window.is_empty() {
             return 0;
         }
-        rate(self.highest(window).0)
+        level_to_rate(self.highest_level(window).0)
     }
 
     /// Returns the highest level within a window, and where it was last reached.
-    fn highest(&self, window: Window) -> (i64, Seen) {
+    fn highest_level(&self, window: Window) -> (i64, PeakLocation) {
         let first = self.block_of(window.start);
-        let (mut most, mut seen) = (None, Seen::At(window.start));
+        let (mut most, mut seen) = (None, PeakLocation::At(window.start));
         let heads = self.firsts.iter().zip(&self.heads).skip(first);
         for (place, (&start, head)) in (first..).zip(heads) {
             if start >= window.end {
@@ -294,7 +304,7 @@ impl Steps {
             if start > window.start && head.last < window.end {
                 let peak = head.base + head.peak;
                 if peak >= highest {
-                    seen = Seen::Within(place);
+                    seen = PeakLocation::Within(place);
                 }
                 most = Some(highest.max(peak));
                 continue;
@@ -303,12 +313,12 @@ impl Steps {
                 break;
             };
             let base = head.base;
-            let (before, behind) = block.around(window.start);
+            let (before, behind) = block.split_at_moment(window.start);
             let mut highest =
                 most.unwrap_or_else(|| base + before.last().map_or(0, |change| change.level));
             for change in behind.iter().take_while(|change| change.at < window.end) {
                 if base + change.level >= highest {
-                    (highest, seen) = (base + change.level, Seen::At(change.at));
+                    (highest, seen) = (base + change.level, PeakLocation::At(change.at));
                 }
             }
             most = Some(highest);
@@ -326,10 +336,10 @@ impl Steps {
                 until: window.start,
             };
         }
-        let (most, seen) = self.highest(window);
+        let (most, seen) = self.highest_level(window);
         let at = match seen {
-            Seen::At(moment) => moment,
-            Seen::Within(place) => {
+            PeakLocation::At(moment) => moment,
+            PeakLocation::Within(place) => {
                 let highest = self.blocks.get(place).zip(self.heads.get(place));
                 let highest = highest.and_then(|(block, head)| {
                     let mut changes = block.changes.iter().rev();
@@ -340,9 +350,9 @@ impl Steps {
         };
         let until = self.levels_behind(at).find(|(_, level)| *level != most);
         Peak {
-            rate: rate(most),
+            rate: level_to_rate(most),
             at,
-            until: until.map_or(Moment::MAX, |(at, _)| at),
+            until: until.map_or(MomentMs::MAX, |(at, _)| at),
         }
     }
 
@@ -359,8 +369,8 @@ impl Steps {
             if first >= window.end {
                 break;
             }
-            if first > window.start && block.last() < window.end {
-                carried += i128::from(block.by()) * end - block.moments;
+            if first > window.start && block.last_change() < window.end {
+                carried += i128::from(block.total_rise()) * end - block.moments;
             } else {
                 let within = |at| window.start < at && at < window.end;
                 for (at, by) in block.rises().filter(|(at, _)| within(*at)) {
@@ -373,20 +383,23 @@ impl Steps {
 
     /// Returns the moments strictly within a window at which the rate changes, in order, each with
     /// the rate from then on.
-    pub fn changes_within(&self, window: Window) -> impl Iterator<Item = (Moment, Rate)> + '_ {
+    pub fn changes_within(
+        &self,
+        window: Window,
+    ) -> impl Iterator<Item = (MomentMs, BitsPerSecond)> + '_ {
         let mut before = self.level(window.start);
         self.levels_behind(window.start)
             .take_while(move |(at, _)| *at < window.end)
             .filter_map(move |(at, level)| {
                 let is_new = std::mem::replace(&mut before, level) != level;
-                is_new.then_some((at, rate(level)))
+                is_new.then_some((at, level_to_rate(level)))
             })
     }
 
     /// Returns true if the rate equals another's at each moment of a window.
     #[must_use]
-    pub fn is_alike(&self, other: &Self, window: Window) -> bool {
-        self.at(window.start) == other.at(window.start)
+    pub fn equals_within(&self, other: &Self, window: Window) -> bool {
+        self.rate_at(window.start) == other.rate_at(window.start)
             && self.changes_within(window).eq(other.changes_within(window))
     }
 
@@ -404,7 +417,7 @@ impl Steps {
 
     /// Returns the moment from which nothing is booked, or `None` if nothing ever is.
     #[must_use]
-    pub fn end(&self) -> Option<Moment> {
+    pub fn end(&self) -> Option<MomentMs> {
         self.blocks.last()?.changes.last().map(|change| change.at)
     }
 }
@@ -413,21 +426,21 @@ impl Steps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peak {
     /// Rate in bit/s.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
     /// Moment of the window at which the rate is reached, in the last step that reaches it.
-    pub at: Moment,
+    pub at: MomentMs,
     /// End of that step, which may be after the window. `Moment::MAX` if it never ends.
-    pub until: Moment,
+    pub until: MomentMs,
 }
 
 /// Place where the highest level was last reached.
-enum Seen {
+enum PeakLocation {
     /// From this moment on.
-    At(Moment),
+    At(MomentMs),
     /// In the block at this index.
     Within(usize),
 }
 
-fn rate(level: i64) -> Rate {
-    Rate::try_from(level).unwrap_or(0)
+fn level_to_rate(level: i64) -> BitsPerSecond {
+    BitsPerSecond::try_from(level).unwrap_or(0)
 }

@@ -45,7 +45,7 @@ const CARRIED_AT_ONCE: usize = 128 << 10;
 
 /// A variant: how the program is run, and its destinations. Each round uses other ports, as the
 /// kernel is slow to find a local port towards one that was just used thousands of times.
-struct Way {
+struct Variant {
     name: &'static str,
     /// Arguments of `longhaul`; empty to run the program by itself.
     run: Vec<OsString>,
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
              offramp = \"gateway.example\"\n",
         ),
     )?;
-    let way = |name, run: &[&OsStr], host, ports| Way {
+    let way = |name, run: &[&OsStr], host, ports| Variant {
         name,
         run: run.iter().map(|word| (*word).to_owned()).collect(),
         is_loaded: false,
@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let word = OsStr::new;
     let mut ways = [
         way("not loaded", &[], far, 1),
-        Way {
+        Variant {
             is_loaded: true,
             ..way("loaded, with nothing to do", &[], far, 1)
         },
@@ -145,7 +145,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut plain = Vec::new();
     for way in &ways {
-        let medians: Vec<f64> = way.times.iter().map(|round| at(round, 50)).collect();
+        let medians: Vec<f64> = way
+            .times
+            .iter()
+            .map(|round| percentile(round, 50))
+            .collect();
         let times = way.times.concat();
         if way.run.is_empty() && !way.is_loaded {
             plain.clone_from(&way.times);
@@ -153,19 +157,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         let added = medians
             .iter()
             .zip(&plain)
-            .map(|(median, plain)| median - at(plain, 50));
+            .map(|(median, plain)| median - percentile(plain, 50));
         let (least, most) = least_and_most(added);
         println!(
             "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\
              \"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
             way.name,
-            at(&times, 50),
-            at(&times, 10),
-            at(&times, 90),
-            at(&times, 50) - at(&plain.concat(), 50)
+            percentile(&times, 50),
+            percentile(&times, 10),
+            percentile(&times, 90),
+            percentile(&times, 50) - percentile(&plain.concat(), 50)
         );
     }
-    let carries: Vec<&Way> = ways.iter().filter(|way| !way.rates.is_empty()).collect();
+    let carries: Vec<&Variant> = ways.iter().filter(|way| !way.rates.is_empty()).collect();
     for way in &carries {
         let by_round = way.rates.iter().zip(&carries[0].rates);
         let ratios: Vec<f64> = by_round.map(|(rate, plain)| rate / plain).collect();
@@ -174,15 +178,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\
              \"of_plain_by_round\":[{least:.3},{most:.3}]}}",
             way.name,
-            at(&way.rates, 50),
-            at(&ratios, 50),
+            percentile(&way.rates, 50),
+            percentile(&ratios, 50),
         );
     }
     Ok(())
 }
 
 /// Returns the value below which `part` hundredths of the times are.
-fn at(times: &[f64], part: usize) -> f64 {
+fn percentile(times: &[f64], part: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
     times
@@ -198,7 +202,7 @@ fn least_and_most(values: impl Iterator<Item = f64>) -> (f64, f64) {
     )
 }
 
-impl Way {
+impl Variant {
     fn turn(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
         let listeners = (0..self.ports).map(|_| TcpListener::bind((self.host, 0)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>()?;

@@ -14,21 +14,21 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use longhaul_agent::agent::Program;
+use longhaul_agent::agent::CopyProgram;
 use longhaul_agent::http::Web;
 use longhaul_agent::notice::Receiver;
 use longhaul_agent::places::Place;
-use longhaul_agent::{Agent, Settings, Store, http};
-use longhaul_api::access::Token;
-use longhaul_api::{Gate, listen};
-use longhaul_jobs::Limits;
+use longhaul_agent::{Agent, AgentSettings, JobStore, http};
+use longhaul_api::access::BearerToken;
+use longhaul_api::{LocalGate, listen};
+use longhaul_jobs::JobLimits;
 use longhaul_session::Identity;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-use crate::agent_client::{agent_dir, in_runtime, socket};
+use crate::agent_client::{agent_dir, run_in_runtime, socket};
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, cp, home, logging, tls_service};
@@ -44,7 +44,7 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 /// same store, runs again. `longhaul submit` starts it by itself.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Resident {
+pub struct AgentCommand {
     #[command(subcommand)]
     action: Option<Action>,
     /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; put a
@@ -72,10 +72,10 @@ pub struct Resident {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
-    elsewhere: elsewhere::Elsewhere,
+    elsewhere: elsewhere::RemoteAccessOptions,
     /// Report the end of a job that names no URL itself to this http or https URL
     /// (`longhaul submit --on-end-url`).
-    #[arg(long, value_name = "URL", value_parser = receiver)]
+    #[arg(long, value_name = "URL", value_parser = parse_notice_url)]
     on_end_url: Option<String>,
     /// The agent's name for other agents and people [default: this host's name].
     #[arg(long, value_name = "TEXT")]
@@ -97,7 +97,7 @@ enum Action {
     Install,
 }
 
-impl Resident {
+impl AgentCommand {
     /// Runs until told to stop.
     pub fn run(self) -> Result<Exit> {
         if let Some(Action::Install) = self.action {
@@ -117,25 +117,25 @@ impl Resident {
         let _lock = lock(&dir, "an agent runs already: longhaul jobs asks it")?;
         // On one thread: it waits for the store and for child processes, and the children end with
         // the thread that started them.
-        in_runtime(self.serve(&dir))
+        run_in_runtime(self.serve(&dir))
     }
 
     async fn serve(&self, dir: &Path) -> Result<Exit> {
         // An agent that serves keys reads its files again at SIGHUP.
-        let mut stop_signals = match self.elsewhere.is_wanted() {
+        let mut stop_signals = match self.elsewhere.is_enabled() {
             true => StopSignals::take()?,
             false => StopSignals::take_with_hangup()?,
         };
         let store = match &self.store {
-            Some(url) => Store::postgres(url).await?,
-            None => Store::sqlite(&dir.join("jobs.sqlite")).await?,
+            Some(url) => JobStore::postgres(url).await?,
+            None => JobStore::sqlite(&dir.join("jobs.sqlite")).await?,
         };
         let identity = own_identity(dir)?;
         let agent = Agent::new(store, self.settings(dir, &identity)?);
         let uid = rustix::process::getuid().as_raw();
-        let gate = |token| Gate {
+        let gate = |token| LocalGate {
             uid,
-            user: user(uid),
+            user: user_name(uid),
             token,
             sessions: Arc::default(),
         };
@@ -143,17 +143,17 @@ impl Resident {
         let unix = listen_at(&socket)?;
         let (stop, stopped) = watch::channel(false);
         // Loopback listeners, and listeners that authenticate keys.
-        let (here, elsewhere) = match self.elsewhere.is_wanted() {
+        let (here, elsewhere) = match self.elsewhere.is_enabled() {
             true => (None, self.listen),
             false => (self.listen, None),
         };
         let token = match here {
             None => None,
             Some(_) => {
-                let (token, file) = (Token::random()?, dir.join("token"));
+                let (token, file) = (BearerToken::random()?, dir.join("token"));
                 token
                     .save(&file)
-                    .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+                    .with_context(|| format!("cannot write {}", home::display_path(&file)))?;
                 Some(token)
             }
         };
@@ -202,37 +202,37 @@ impl Resident {
 
     fn report_ready(
         &self,
-        settings: &Settings,
+        settings: &AgentSettings,
         socket: &Path,
         http: Option<SocketAddr>,
         https: Option<SocketAddr>,
     ) {
-        let (name, socket) = (&settings.name, home::shown(socket));
+        let (name, socket) = (&settings.name, home::display_path(socket));
         let key = settings.key.public();
         if self.json {
             let [http, https] =
                 [http, https].map(|address| address.map(|address| address.to_string()));
             let key = key.to_string();
-            answer::line(json!({
+            answer::write_line(json!({
                 "event": "ready", "name": name, "socket": socket, "http": http, "https": https,
                 "key": key
             }));
             return;
         }
-        answer::line(format!("agent {name} is ready at {socket}"));
+        answer::write_line(format!("agent {name} is ready at {socket}"));
         if let Some(address) = http {
-            answer::line(format!(
+            answer::write_line(format!(
                 "HTTP at http://{address}, for who brings the token"
             ));
         }
         if let Some(address) = https {
-            answer::line(format!(
+            answer::write_line(format!(
                 "HTTP at https://{address}, for the keys that are authorized; its own is {key}"
             ));
         }
     }
 
-    fn settings(&self, dir: &Path, identity: &Identity) -> Result<Settings> {
+    fn settings(&self, dir: &Path, identity: &Identity) -> Result<AgentSettings> {
         let file = std::env::current_exe().context("cannot tell where this program is")?;
         let own = std::process::id().to_string();
         let patience = cp::ATTEMPT_PATIENCE.0.as_secs().to_string();
@@ -245,14 +245,14 @@ impl Resident {
             "--patience",
             &patience,
         ];
-        Ok(Settings {
+        Ok(AgentSettings {
             name: self.name.clone().unwrap_or_else(tls_service::host_name),
-            instance: instance(dir)?,
-            program: Program {
+            instance: instance_id(dir)?,
+            program: CopyProgram {
                 file,
                 arguments: arguments.map(str::to_owned).to_vec(),
             },
-            limits: Limits {
+            limits: JobLimits {
                 in_all: self.max_jobs,
                 per_place: self.max_jobs_per_place,
                 per_user: self.max_jobs_per_user,
@@ -262,15 +262,15 @@ impl Resident {
             assets: assets::ASSETS,
             on_end_url: self.on_end_url.clone(),
             key: identity.signing_key().clone(),
-            browse: Arc::new(browse::Places::default()),
-            check: cp::is_understood,
+            browse: Arc::new(browse::PlaceBrowser::default()),
+            check: cp::check_request,
         })
     }
 }
 
 /// Checks a URL that notices of ended jobs can be sent to.
-fn receiver(url: &str) -> Result<String, String> {
-    match Receiver::of(url) {
+fn parse_notice_url(url: &str) -> Result<String, String> {
+    match Receiver::parse(url) {
         Some(_) => Ok(url.to_owned()),
         None => Err("no http or https URL, or one with a name or a password in it".to_owned()),
     }
@@ -290,7 +290,7 @@ pub fn listen_at(path: &Path) -> Result<UnixListener> {
     if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
         bail!(
             "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory",
-            home::shown(path)
+            home::display_path(path)
         );
     }
     Ok(listen::unix(path)?)
@@ -305,7 +305,7 @@ pub fn lock(dir: &Path, busy: &str) -> Result<File> {
         .create(true)
         .truncate(false)
         .open(&path);
-    let file = file.with_context(|| format!("cannot open {}", home::shown(&path)))?;
+    let file = file.with_context(|| format!("cannot open {}", home::display_path(&path)))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             // The process number is for people who look for it.
@@ -314,23 +314,25 @@ pub fn lock(dir: &Path, busy: &str) -> Result<File> {
             Ok(file)
         }
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            bail!("{busy} ({})", home::shown(dir))
+            bail!("{busy} ({})", home::display_path(dir))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot lock {}", home::shown(&path))),
+        Err(error) => {
+            Err(error).with_context(|| format!("cannot lock {}", home::display_path(&path)))
+        }
     }
 }
 
 /// Returns the identifier of the agent of this directory, unique among agents. It lasts as long as
 /// the directory.
-fn instance(dir: &Path) -> Result<String> {
+fn instance_id(dir: &Path) -> Result<String> {
     let path = dir.join("instance");
     match std::fs::read_to_string(&path) {
         Ok(instance) if !instance.trim().is_empty() => Ok(instance.trim().to_owned()),
         _ => {
-            let instance = Token::random()?;
+            let instance = BearerToken::random()?;
             instance
                 .save(&path)
-                .with_context(|| format!("cannot write {}", home::shown(&path)))?;
+                .with_context(|| format!("cannot write {}", home::display_path(&path)))?;
             Ok(instance.text().to_owned())
         }
     }
@@ -353,7 +355,7 @@ fn builtin_places() -> Vec<Place> {
 }
 
 /// Returns the user's name as the system has it, or else the number.
-pub fn user(uid: u32) -> String {
+pub fn user_name(uid: u32) -> String {
     let name = uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned());
     name.unwrap_or_else(|| uid.to_string())
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-pub use elsewhere::{AgentOptions, AgentOptionsOfSubmit};
+pub use elsewhere::{AgentOptions, SubmitAgentOptions};
 use http_body_util::BodyExt;
 use longhaul_control_client::client::MAX_ANSWER_BYTES;
 use longhaul_control_client::{ClientError, ServiceClient};
@@ -53,7 +53,7 @@ pub fn socket(dir: &Path) -> PathBuf {
 }
 
 /// Runs a request to the agent to completion.
-pub fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+pub fn run_in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     crate::runtime::start_small()?.block_on(work)
 }
 
@@ -64,7 +64,7 @@ pub struct AgentClient {
 
 impl AgentClient {
     /// Connects to the agent that the options name, whether or not it runs.
-    pub async fn of(options: &AgentOptions) -> Result<Self> {
+    pub async fn for_options(options: &AgentOptions) -> Result<Self> {
         let client = match options.server()? {
             Some(server) => elsewhere::client(server, options).await?,
             None => ServiceClient::at_socket(SERVICE, socket(&agent_dir()?)),
@@ -73,8 +73,8 @@ impl AgentClient {
     }
 
     /// Connects to a running agent. A local agent is started if none runs; a remote one never is.
-    pub async fn of_a_running_one(options: &AgentOptions) -> Result<Self> {
-        let agent = Self::of(options).await?;
+    pub async fn for_running_agent(options: &AgentOptions) -> Result<Self> {
+        let agent = Self::for_options(options).await?;
         if let Some(socket) = agent.client.socket()
             && UnixStream::connect(socket).await.is_err()
         {
@@ -94,7 +94,7 @@ impl AgentClient {
         self.client
             .ask(method, path, body, key)
             .await
-            .map_err(there_is_none)
+            .map_err(explain_missing_agent)
     }
 
     /// Passes each event to `received`, by name and content, until that returns that it is enough.
@@ -106,15 +106,15 @@ impl AgentClient {
     ) -> Result<()> {
         let path = format!("/events?after={after}");
         let response = self.client.send("GET", &path, None::<&Value>, None).await;
-        let response = response.map_err(there_is_none)?;
+        let response = response.map_err(explain_missing_agent)?;
         if !response.status().is_success() {
-            self.client.content(response).await?;
+            self.client.read_success(response).await?;
             return Ok(());
         }
         let mut body = response.into_body();
         let (mut waiting, mut name) = (Vec::new(), String::new());
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| self.client.broke_off(error))?;
+            let frame = frame.map_err(|error| self.client.broken_off_error(error))?;
             waiting.extend_from_slice(frame.data_ref().map_or(&[], |data| data.as_ref()));
             while let Some(end) = waiting.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = waiting.drain(..=end).collect();
@@ -129,7 +129,10 @@ impl AgentClient {
                 }
             }
             if waiting.len() > MAX_ANSWER_BYTES {
-                return Err(self.client.not_understood("an endless line".into()).into());
+                return Err(self
+                    .client
+                    .malformed_answer("an endless line".into())
+                    .into());
             }
         }
         Ok(())
@@ -137,7 +140,7 @@ impl AgentClient {
 }
 
 /// Replaces the error of a local agent that does not run by one that says what to do.
-fn there_is_none(error: ClientError) -> anyhow::Error {
+fn explain_missing_agent(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::NoSocket { path, .. } => AgentError::NotRunning(path).into(),
         error => error.into(),

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 /// Writes one line. Errors are ignored: a server keeps serving after its first lines were read, and
 /// a copy finishes before its exit code reports the result.
-pub fn line(text: impl Display) {
+pub fn write_line(text: impl Display) {
     longhaul_output::print_line!("{text}");
 }
 
 /// Writes and flushes lines. Returns false if the reader is gone or nothing more can be written.
-pub fn lines(texts: impl Iterator<Item = String>) -> bool {
+pub fn write_lines(texts: impl Iterator<Item = String>) -> bool {
     let mut text = String::new();
     for line in texts {
         text.push_str(&line);
@@ -21,7 +21,7 @@ pub fn lines(texts: impl Iterator<Item = String>) -> bool {
 
 /// Returns the address of a listener for use in a command line. A listener on all addresses has no
 /// known name, so a placeholder stands for it.
-pub fn reachable(listener: SocketAddr) -> String {
+pub fn shown_address(listener: SocketAddr) -> String {
     if listener.ip().is_unspecified() {
         format!("HOST:{}", listener.port())
     } else {

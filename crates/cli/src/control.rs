@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use longhaul_control_client::ServiceUrl;
 use longhaul_proto::PublicKey;
 
-pub use client::{ControlClient, ControlError, NOTHING};
+pub use client::{ControlClient, ControlError, NO_BODY};
 
 use crate::exit::Exit;
 use crate::home;
@@ -31,16 +31,16 @@ use crate::systemd::{self, Unit};
 /// program installed at that time, without refusing a connection.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Control {
+pub struct ControlCommand {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    service: Service,
+    service: ControllerOptions,
 }
 
 /// Options of the controller service.
 #[derive(Args, Clone)]
-struct Service {
+struct ControllerOptions {
     /// PostgreSQL to keep everything in, as postgres://user@host/name (also
     /// $LONGHAUL_CONTROL_STORE; put a password into that or into ~/.pgpass) [default: a file].
     #[arg(
@@ -141,7 +141,7 @@ enum Action {
     Install,
 }
 
-impl Control {
+impl ControlCommand {
     /// Runs the controller until it is told to stop, or asks a running one.
     pub fn run(self) -> Result<Exit> {
         match self.action {

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, Subcommand};
-use longhaul_config::routes::controllers::without_trust;
-use longhaul_control_client::settings::{self, KnownBy, MAX_CONTROLLERS, Site};
-use longhaul_control_client::{Controller, ServiceClient, ServiceUrl, Settings};
+use longhaul_config::routes::controllers::without_trusted_settings;
+use longhaul_control_client::settings::{self, ControllerEntry, ControllerTrust, MAX_CONTROLLERS};
+use longhaul_control_client::{ControllerClient, ControllerSettings, ServiceClient, ServiceUrl};
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
-use longhaul_route_source::cache::FILES;
+use longhaul_route_source::cache::FILE_NAMES;
 
-use crate::agent_client::{in_runtime, socket};
+use crate::agent_client::{run_in_runtime, socket};
 use crate::control::control_dir;
 use crate::exit::Exit;
-use crate::known_service::Known;
-use crate::trust::Wanted;
+use crate::known_service::ServiceTrust;
+use crate::trust::HostKeyOptions;
 use crate::{answer, home};
-use sync::SyncNow;
+use sync::SyncCommand;
 
 /// Name of the controller in messages.
 pub const SERVICE: &str = "controller";
@@ -38,15 +38,15 @@ pub struct ControllerCommand {
 #[derive(Subcommand)]
 enum Action {
     /// Use this controller.
-    Use(Use),
+    Use(UseArguments),
     /// Use this one as well: it shares the store of the current one, and is used when that one does
     /// not answer or does not lead.
-    Add(Use),
+    Add(UseArguments),
     /// Use no controller any more, and forget what the last one answered.
     Forget,
     /// Report to the controller what copies of this machine have measured, and fetch its tables of
     /// routes; copies start this by themselves when they end.
-    Sync(SyncNow),
+    Sync(SyncCommand),
     /// Print the controller's rules for this machine as routes.toml, for an on-ramp, which reads
     /// that file again when it changes.
     Routes {
@@ -58,7 +58,7 @@ enum Action {
 
 /// The controller, and how to authenticate it.
 #[derive(Args)]
-struct Use {
+struct UseArguments {
     /// URL of the controller: https://HOST[:PORT], or unix:/PATH on this machine; the default port
     /// is 7513.
     url: ServiceUrl,
@@ -79,15 +79,16 @@ struct Use {
 impl ControllerCommand {
     /// Runs the command.
     pub fn run(self) -> Result<Exit> {
-        let file = home::make_dir()?.join(settings::FILE);
+        let file = home::make_dir()?.join(settings::FILE_NAME);
         match self.action {
-            Some(Action::Use(action)) => in_runtime(action.run(file, None)),
+            Some(Action::Use(action)) => run_in_runtime(action.run(file, None)),
             Some(Action::Add(action)) => {
-                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
-                in_runtime(action.run(file, Some(settings)))
+                let settings =
+                    ControllerSettings::load(&file)?.ok_or_else(explain_missing_controller)?;
+                run_in_runtime(action.run(file, Some(settings)))
             }
             Some(Action::Forget) => {
-                let tables = FILES.map(|name| state_dir().map(|state| state.join(name)));
+                let tables = FILE_NAMES.map(|name| state_dir().map(|state| state.join(name)));
                 for file in [Some(file)].into_iter().chain(tables) {
                     match file.map(std::fs::remove_file) {
                         Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -98,20 +99,22 @@ impl ControllerCommand {
                 }
                 Ok(Exit::Success)
             }
-            Some(Action::Sync(action)) => in_runtime(action.run()),
+            Some(Action::Sync(action)) => run_in_runtime(action.run()),
             Some(Action::Routes { identity }) => {
-                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
+                let settings =
+                    ControllerSettings::load(&file)?.ok_or_else(explain_missing_controller)?;
                 let identity = home::identity(identity.as_deref())?;
-                let controller = Controller::new(&settings, identity.signing_key())?;
-                let text = in_runtime(async { Ok(controller.routes_file().await?) })?;
+                let controller = ControllerClient::new(&settings, identity.signing_key())?;
+                let text = run_in_runtime(async { Ok(controller.routes_file().await?) })?;
                 // Nothing is passed on that an on-ramp would not read, and no key: in a file of the
                 // user's own it would be trusted.
-                answer::line(without_trust(&text)?.trim_end());
+                answer::write_line(without_trusted_settings(&text)?.trim_end());
                 Ok(Exit::Success)
             }
             None => {
-                let settings = Settings::load(&file)?.ok_or_else(none_is_asked)?;
-                answer::line(format_args!("{}", printable_lines(&settings.text())));
+                let settings =
+                    ControllerSettings::load(&file)?.ok_or_else(explain_missing_controller)?;
+                answer::write_line(format_args!("{}", printable_lines(&settings.text())));
                 Ok(Exit::Success)
             }
         }
@@ -120,20 +123,22 @@ impl ControllerCommand {
 
 /// Returns the controller that this machine uses. If none is configured, returns the one that this
 /// user runs here.
-pub fn asked(identity: Option<&Path>) -> Result<Controller> {
-    let file = home::make_dir()?.join(settings::FILE);
-    if let Some(settings) = Settings::load(&file)? {
+pub fn configured_controller(identity: Option<&Path>) -> Result<ControllerClient> {
+    let file = home::make_dir()?.join(settings::FILE_NAME);
+    if let Some(settings) = ControllerSettings::load(&file)? {
         let identity = home::identity(identity)?;
-        return Ok(Controller::new(&settings, identity.signing_key())?);
+        return Ok(ControllerClient::new(&settings, identity.signing_key())?);
     }
     let here = socket(&control_dir()?);
     if !here.exists() {
-        return Err(none_is_asked());
+        return Err(explain_missing_controller());
     }
-    Ok(Controller::of(ServiceClient::at_socket(SERVICE, here)))
+    Ok(ControllerClient::from_client(ServiceClient::at_socket(
+        SERVICE, here,
+    )))
 }
 
-fn none_is_asked() -> anyhow::Error {
+fn explain_missing_controller() -> anyhow::Error {
     anyhow!("no controller is asked: name one with longhaul controller use URL")
 }
 
@@ -150,35 +155,37 @@ pub fn state_dir() -> Option<PathBuf> {
     home::state_dir().map(|state| state.join("control"))
 }
 
-impl Use {
+impl UseArguments {
     /// Makes it the controller to use: alone, or in addition to `beside`.
-    async fn run(self, file: PathBuf, beside: Option<Settings>) -> Result<Exit> {
+    async fn run(self, file: PathBuf, beside: Option<ControllerSettings>) -> Result<Exit> {
         let identity = home::identity(self.identity.as_deref())?;
         let (site, client) = match &self.url {
             ServiceUrl::Unix(path) => {
                 let client = ServiceClient::at_socket(SERVICE, path.clone());
-                client.reach().await?;
-                let site = Site {
+                client.check_reachable().await?;
+                let site = ControllerEntry {
                     url: self.url.clone(),
                     known: None,
                 };
                 (site, client)
             }
             ServiceUrl::Https(server) => {
-                let known = Known {
+                let known = ServiceTrust {
                     service: SERVICE,
                     program: "longhaul control",
-                    wanted: Wanted {
+                    wanted: HostKeyOptions {
                         key: self.host_key,
                         accept_new: self.accept_new,
                     },
                     authority: self.ca.clone(),
                 };
-                let https = known.https(server.clone(), identity.signing_key()).await?;
+                let https = known
+                    .https_client(server.clone(), identity.signing_key())
+                    .await?;
                 https.connect().await?;
                 let known = match (&self.ca, https.shown_key()) {
-                    (Some(file), _) => KnownBy::Authority(std::path::absolute(file)?),
-                    (None, Some(key)) => KnownBy::Key(key),
+                    (Some(file), _) => ControllerTrust::Authority(std::path::absolute(file)?),
+                    (None, Some(key)) => ControllerTrust::Key(key),
                     (None, None) => {
                         return Err(anyhow!(
                             "the controller shows a certificate of an authority: name that \
@@ -186,16 +193,16 @@ impl Use {
                         ));
                     }
                 };
-                let site = Site {
+                let site = ControllerEntry {
                     url: self.url.clone(),
                     known: Some(known),
                 };
-                (site, ServiceClient::elsewhere(SERVICE, https))
+                (site, ServiceClient::over_https(SERVICE, https))
             }
         };
         let url = site.url.clone();
         let settings = match beside {
-            None => Settings::from(site),
+            None => ControllerSettings::from(site),
             Some(mut settings) if settings.first.url == url => {
                 settings.first = site;
                 settings
@@ -213,13 +220,13 @@ impl Use {
             }
         };
         settings.save(&file)?;
-        match Controller::of(client).info().await {
+        match ControllerClient::from_client(client).info().await {
             Ok(info) => {
                 let name = printable(info.name.as_bytes());
-                answer::line(format_args!("{url} is asked from now on: {name}"));
+                answer::write_line(format_args!("{url} is asked from now on: {name}"));
             }
             // It is the right controller; whether it accepts this key is its operator's business.
-            Err(error) => answer::line(format_args!(
+            Err(error) => answer::write_line(format_args!(
                 "{url} is asked from now on; for now it says: {error}\n\
                  its operator lets this key in with: longhaul control grant {} client",
                 identity.public()

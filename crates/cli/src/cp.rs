@@ -11,10 +11,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use jiff::Zoned;
 use longhaul_route_source::ClientSource;
-use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
+use longhaul_session::{ConnectOptions, PublicKey, Route, ServiceName};
 use longhaul_transfer::{
-    Client, Compare, DEFAULT_PATIENCE, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion,
-    Request, SessionConnector, Sources, StreamMemory, Token, WriteOptions, copy_local,
+    Client, Compare, CopyDestination, CopyOutcome, CopyRequest, CopyToken, DEFAULT_PATIENCE, Error,
+    Hello, MAX_STREAMS, Portion, SessionConnector, Sources, StreamMemory, WriteOptions, copy_local,
 };
 use quantities::Time;
 
@@ -23,12 +23,12 @@ use crate::report::Report;
 use crate::ssh_options::SshOptions;
 use crate::stop::StopSignals;
 use crate::target::Remote;
-use crate::trust::Remembering;
-use crate::watch::{Show, Watch};
+use crate::trust::RememberingConnector;
+use crate::watch::{CopyWatch, OutputOptions};
 use crate::{descriptors, home, logging, quantity, submit, trust};
 
 /// Time that an ended copy has to remove unfinished files, or to make them durable.
-const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
 
 mod as_job;
 mod beside;
@@ -39,10 +39,10 @@ mod over_ssh;
 pub mod routing;
 mod scp_options;
 
-pub use as_job::{ATTEMPT_PATIENCE, PathsOf, is_understood};
-use beside::Beside;
+pub use as_job::{ATTEMPT_PATIENCE, PathOrigin, check_request};
+use beside::CopyCompanion;
 use deadline::{Deadline, DeadlineOptions};
-use job::Job;
+use job::CopyJob;
 use routing::Routing;
 use scp_options::ScpOptions;
 
@@ -124,7 +124,7 @@ pub struct Cp {
     identity: Option<PathBuf>,
     /// Time to wait once nothing arrives from the server any more, after a stream was established;
     /// time for which this machine is suspended does not count [default: 5 min].
-    #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::positive_time)]
     patience: Option<Time>,
     #[command(flatten)]
     deadline: DeadlineOptions,
@@ -162,16 +162,16 @@ pub struct Cp {
 }
 
 /// A copy that finished, and the far sides still to be ended.
-struct Carried {
-    outcome: Outcome,
-    far: over_ssh::Far,
+struct FinishedCopy {
+    outcome: CopyOutcome,
+    far: over_ssh::FarSides,
 }
 
-impl From<Outcome> for Carried {
-    fn from(outcome: Outcome) -> Self {
+impl From<CopyOutcome> for FinishedCopy {
+    fn from(outcome: CopyOutcome) -> Self {
         Self {
             outcome,
-            far: over_ssh::Far::None,
+            far: over_ssh::FarSides::None,
         }
     }
 }
@@ -188,21 +188,21 @@ impl Cp {
             bail!("--split is for jobs: give --background with it, or use longhaul submit");
         }
         if let Some(parent) = self.parent {
-            end_with(parent)?;
+            end_with_parent(parent)?;
         }
-        let job = self.understood()?;
+        let job = self.parse_job()?;
         let runtime = crate::runtime::start()?;
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of an interrupted copy, or makes the kept ones durable.
-        runtime.shutdown_timeout(LET_GO_TIMEOUT);
+        runtime.shutdown_timeout(CLEANUP_TIMEOUT);
         exit
     }
 
     /// Validates the command line, and returns the copy to make.
-    fn understood(&self) -> Result<Job> {
+    fn parse_job(&self) -> Result<CopyJob> {
         self.scp.check()?;
-        let job = Job::read(&self.paths)?;
-        if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
+        let job = CopyJob::read(&self.paths)?;
+        if !self.source.is_empty() && !matches!(job, CopyJob::Push { .. } | CopyJob::Pull { .. }) {
             bail!(
                 "--source is for lh:// only: over ssh the two hosts find the addresses by \
                  themselves"
@@ -213,32 +213,32 @@ impl Cp {
         {
             bail!("{flag} is for user@host:path, and no path here is one: {instead}");
         }
-        if self.deadline.is_there() && !job.is_with_server() {
+        if self.deadline.is_given() && !job.is_with_server() {
             bail!(
                 "--by and --reserve are for lh:// only: of other copies no two ends are known that \
                  bandwidth could be reserved between"
             );
         }
-        self.deadline.wanted(&Zoned::now())?;
-        if self.part.is_some() && matches!(job, Job::Between { .. }) {
+        self.deadline.settings(&Zoned::now())?;
+        if self.part.is_some() && matches!(job, CopyJob::Between { .. }) {
             bail!("--part is not for copies between two other hosts: leave it out");
         }
         Ok(job)
     }
 
-    async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
+    async fn copy(&self, job: CopyJob, started: Instant) -> Result<Exit> {
         let mut stop_signals = StopSignals::take_with_hangup()?;
-        let show = Show {
+        let show = OutputOptions {
             json: self.json,
             quiet: self.quiet,
             explain: self.explain,
             suggests_overwrite: !self.overwrite,
         };
-        let watch = Watch::start(show, started);
+        let watch = CopyWatch::start(show, started);
         if let Some(destination) = self.paths.last() {
-            watch.writes_to(destination);
+            watch.set_destination(destination);
         }
-        let beside = Beside::by(self.deadline.wanted(&Zoned::now())?);
+        let beside = CopyCompanion::with_deadline(self.deadline.settings(&Zoned::now())?);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch, &beside) => result,
             () = stop_signals.received() => Err(anyhow!(Interrupted)),
@@ -267,7 +267,7 @@ impl Cp {
         watch.finish(&report);
         // The result is reported already; only an orderly close remains.
         let closing = async {
-            if let Ok(Carried { outcome, far }) = result {
+            if let Ok(FinishedCopy { outcome, far }) = result {
                 let mut closing = outcome.closing;
                 while closing.join_next().await.is_some() {}
                 far.end().await;
@@ -280,42 +280,47 @@ impl Cp {
         Ok(report.exit())
     }
 
-    async fn carry_out(&self, job: &Job, watch: &Arc<Watch>, beside: &Beside) -> Result<Carried> {
+    async fn carry_out(
+        &self,
+        job: &CopyJob,
+        watch: &Arc<CopyWatch>,
+        beside: &CopyCompanion,
+    ) -> Result<FinishedCopy> {
         let options = WriteOptions {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: !self.no_resume,
         };
         let outcome = match job {
-            Job::PushOverSsh {
+            CopyJob::PushOverSsh {
                 sources,
                 destination,
             } => {
                 return self.push_over_ssh(sources, destination, watch).await;
             }
-            Job::PullOverSsh {
+            CopyJob::PullOverSsh {
                 sources,
                 destination,
             } => {
                 return self.pull_over_ssh(sources, destination, watch).await;
             }
-            Job::Between {
+            CopyJob::Between {
                 sources,
                 destination,
             } => {
                 return self.between(sources, destination, watch).await;
             }
-            Job::Local {
+            CopyJob::Local {
                 sources,
                 destination,
             } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let destination =
-                    Destination::local(destination, names, options, Token::random()?)?;
+                    CopyDestination::local(destination, names, options, CopyToken::random()?)?;
                 let progress = watch.progress.clone();
                 let (compare, hard_links) = (self.compare(), self.hard_links);
                 copy_local(
-                    found.only(self.portion(), hard_links),
+                    found.restricted_to(self.portion(), hard_links),
                     shown(sources),
                     destination,
                     compare,
@@ -325,19 +330,19 @@ impl Cp {
                 )
                 .await?
             }
-            Job::Push {
+            CopyJob::Push {
                 sources,
                 destination,
             } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
-                let request = Request::Push {
+                let request = CopyRequest::Push {
                     destination: destination.path.clone(),
                     into: destination.is_directory || names.len() > 1,
                     overwrite: self.overwrite,
                     fsync: self.fsync,
                     names,
                 };
-                let size = routing::size_of(sources);
+                let size = routing::total_size(sources);
                 let client = self
                     .client(destination, request, watch, size, beside)
                     .await?;
@@ -347,7 +352,7 @@ impl Cp {
                     .await
                     .map_err(|error| self.advise(error, &connector, destination))?
             }
-            Job::Pull {
+            CopyJob::Pull {
                 sources,
                 destination,
             } => {
@@ -355,14 +360,14 @@ impl Cp {
                     bail!("name what to copy")
                 };
                 let paths = sources.iter().map(|source| source.path.clone()).collect();
-                let request = Request::Pull {
+                let request = CopyRequest::Pull {
                     recursive: self.recursive,
                     sources: paths,
                 };
                 let client = self.client(first, request, watch, None, beside).await?;
                 let names = sources.iter().map(Remote::name).collect();
                 let destination =
-                    Destination::local(destination, names, options, client.hello.token)?;
+                    CopyDestination::local(destination, names, options, client.hello.token)?;
                 let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
                 watch.expect_sources(&labels);
                 let connector = client.connector.clone();
@@ -395,9 +400,9 @@ impl Cp {
     }
 
     /// Builds the first message on every stream of a new copy.
-    fn hello(&self, request: Request) -> Result<Hello> {
+    fn hello(&self, request: CopyRequest) -> Result<Hello> {
         let hello = Hello {
-            token: Token::random()?,
+            token: CopyToken::random()?,
             request,
             resume: !self.no_resume,
             clear: self.no_encrypt,
@@ -417,17 +422,17 @@ impl Cp {
     async fn client(
         &self,
         remote: &Remote,
-        request: Request,
-        watch: &Arc<Watch>,
+        request: CopyRequest,
+        watch: &Arc<CopyWatch>,
         size: Option<u64>,
-        beside: &Beside,
-    ) -> Result<Client<Remembering>> {
-        watch.waits_for(remote.server.host.to_string());
-        let push = matches!(request, Request::Push { .. });
+        beside: &CopyCompanion,
+    ) -> Result<Client<RememberingConnector>> {
+        watch.set_server(remote.server.host.to_string());
+        let push = matches!(request, CopyRequest::Push { .. });
         let hello = self.hello(request)?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let owner = identity.public().to_string();
-        let wanted = trust::Wanted {
+        let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
         };
@@ -437,7 +442,9 @@ impl Cp {
                 let new = Arc::new(new);
                 beside.routing.get_or_init(|| new).clone()
             });
-        let settled = routing.as_ref().and_then(|routing| routing.settled());
+        let settled = routing
+            .as_ref()
+            .and_then(|routing| routing.route_from_file());
         let (routes, fall_back) = match settled {
             Some((route, fall_back)) => (vec![route], fall_back),
             None => (self.route.clone(), self.fall_back),
@@ -450,20 +457,20 @@ impl Cp {
             source: self.source.first().copied(),
             is_fetch: !push,
             ..ConnectOptions::new(
-                Service::COPY,
+                ServiceName::COPY,
                 route,
                 remote.server.clone(),
                 identity,
-                trust::nobody(),
+                trust::trust_nobody(),
             )
         };
         let first = trust::settle(&wanted, &mut options).await?;
         let planned = routing.as_ref().filter(|routing| routing.is_planned());
         let sessions = match planned {
-            Some(_) => SessionConnector::planned(options),
+            Some(_) => SessionConnector::with_plan(options),
             None => SessionConnector::from_sources(options, routes, &self.source),
         };
-        let connector = Arc::new(Remembering::new(sessions, first));
+        let connector = Arc::new(RememberingConnector::new(sessions, first));
         if let Some(routing) = planned {
             routing.begin(&connector, &watch.progress).await;
         }
@@ -472,7 +479,7 @@ impl Cp {
             beside.give_back(controller, state, url, &owner);
         }
         if let Some(wanted) = beside.wanted.clone() {
-            let of = deadline::Of {
+            let of = deadline::DeadlineRequest {
                 wanted,
                 controller,
                 owner,
@@ -511,9 +518,9 @@ impl Cp {
         size: Option<u64>,
         key: &longhaul_proto::SigningKey,
         push: bool,
-        watch: &Watch,
+        watch: &CopyWatch,
     ) -> Option<Routing> {
-        let source = match ClientSource::of_home(key) {
+        let source = match ClientSource::from_home(key) {
             Ok(source) => source,
             Err(error) => {
                 watch.notice(&format!("{error}; the copy goes direct"));
@@ -529,16 +536,24 @@ impl Cp {
     }
 
     /// Adds to the error what to do about an unknown server.
-    fn advise(&self, error: Error, connector: &Remembering, remote: &Remote) -> anyhow::Error {
+    fn advise(
+        &self,
+        error: Error,
+        connector: &RememberingConnector,
+        remote: &Remote,
+    ) -> anyhow::Error {
         match connector.unknown_server() {
-            Some(found) => anyhow!(Error::Unauthorised(trust::unknown(&remote.server, found))),
+            Some(found) => anyhow!(Error::Unauthorised(trust::unknown_server_advice(
+                &remote.server,
+                found
+            ))),
             None => anyhow!(error),
         }
     }
 }
 
 /// Has the system terminate this process in good order when its parent ends for any reason.
-fn end_with(parent: i32) -> Result<()> {
+fn end_with_parent(parent: i32) -> Result<()> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::TERM))
         .context("cannot follow the process that started this one")?;
@@ -563,5 +578,5 @@ fn remembered_streams(destination: String) -> Option<StreamMemory> {
 pub struct Interrupted;
 
 fn shown(paths: &[PathBuf]) -> Vec<String> {
-    paths.iter().map(|path| home::shown(path)).collect()
+    paths.iter().map(|path| home::display_path(path)).collect()
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use clap::Args;
 use longhaul_control_api::map::DepotLimits;
-use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion};
+use longhaul_depot::{Depot, DepotConfig, ListenerConfig, NextCongestion};
 use longhaul_offramp::{Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use longhaul_session::Identity;
@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, home, logging};
-use renewals::Renewals;
+use renewals::GrantRenewer;
 
 /// Relay sessions towards servers and further depots.
 ///
@@ -30,7 +30,7 @@ use renewals::Renewals;
 /// key and the destination, and nothing of the content. SIGHUP reads the policy again; SIGTERM or
 /// SIGINT lets the sessions under way finish, then ends.
 #[derive(Args)]
-pub struct Relay {
+pub struct DepotCommand {
     /// Address to listen at; repeatable [default: every address, port 7510]. Port 0 takes a free
     /// one, which is printed.
     #[arg(long, value_name = "ADDRESS")]
@@ -70,7 +70,7 @@ pub struct Relay {
     register: registered::RegisterOptions,
 }
 
-impl Relay {
+impl DepotCommand {
     /// Relays sessions until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
@@ -84,9 +84,14 @@ impl Relay {
         let offramp = self.offramp(&identity, &policy)?;
         let has_controllers = policy.has_controllers();
         let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
-        config.metrics_beside = offramp.as_ref().map(Offramp::metrics);
+        config.extra_metrics = offramp.as_ref().map(Offramp::metrics);
         if !self.listen.is_empty() {
-            config.listen = self.listen.iter().copied().map(Listen::at).collect();
+            config.listen = self
+                .listen
+                .iter()
+                .copied()
+                .map(ListenerConfig::new)
+                .collect();
         }
         for listen in &mut config.listen {
             listen.congestion.clone_from(&self.congestion);
@@ -115,12 +120,14 @@ impl Relay {
         }
         let registered =
             self.register
-                .registered(settings.as_ref(), identity.signing_key(), limits)?;
-        config.hop_observer = registered.as_ref().map(registered::Registered::observer);
+                .registration(settings.as_ref(), identity.signing_key(), limits)?;
+        config.hop_observer = registered
+            .as_ref()
+            .map(registered::DepotRegistration::observer);
         let mut stop_signals = StopSignals::take()?;
         let depot = Depot::bind(config)?;
         let renewals = settings
-            .map(|settings| Renewals::new(&settings, identity.signing_key(), depot.grants()))
+            .map(|settings| GrantRenewer::new(&settings, identity.signing_key(), depot.grants()))
             .transpose()?;
         let texts = |addresses: Vec<SocketAddr>| -> Vec<String> {
             addresses.iter().map(SocketAddr::to_string).collect()
@@ -141,17 +148,17 @@ impl Relay {
                 "event": "listening", "addresses": addresses, "offramps": offramps, "key": key,
                 "metrics": metrics
             });
-            answer::line(line);
+            answer::write_line(line);
         } else {
             for address in addresses {
-                answer::line(format_args!("listening on {address}"));
+                answer::write_line(format_args!("listening on {address}"));
             }
             for address in offramps {
-                answer::line(format_args!("off-ramp on {address}"));
+                answer::write_line(format_args!("off-ramp on {address}"));
             }
-            answer::line(format_args!("key {key}"));
+            answer::write_line(format_args!("key {key}"));
             if let Some(metrics) = metrics {
-                answer::line(format_args!("metrics on http://{metrics}/metrics"));
+                answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
             }
         }
         let (stop, stopped) = watch::channel(false);
@@ -203,7 +210,7 @@ impl Relay {
         config.listen = self
             .offramp
             .iter()
-            .map(|address| Listen {
+            .map(|address| ListenerConfig {
                 address: *address,
                 congestion: self.congestion.clone(),
             })

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use longhaul_doctor::{
-    Fact, Facts, Finding, Measured, Path, Severity, Side, Source, findings, gather, probe, render,
+    AssessedPath, Fact, Facts, Finding, FindingSide, NumberSource, PathMeasurement, Severity,
+    findings, gather, probe, render,
 };
 use longhaul_output::message;
 use longhaul_session::{Endpoint, PublicKey};
@@ -22,7 +23,7 @@ use crate::{answer, failure};
 
 mod far;
 
-pub use far::Answering;
+pub use far::FactsService;
 
 const AFTER_HELP: &str = "\
 Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is \
@@ -76,8 +77,8 @@ pub struct Doctor {
 }
 
 /// Everything that was gathered for the report.
-struct Seen {
-    path: Path,
+struct GatheredFacts {
+    path: AssessedPath,
     here: Facts,
     /// Facts of the remote machine. `None` if it was not to be asked.
     there: Option<Fact<Facts>>,
@@ -89,26 +90,27 @@ impl Doctor {
     pub fn run(self) -> Result<Exit> {
         let host = self.host.as_deref().map(read_host).transpose()?;
         let runtime = crate::runtime::start_small()?;
-        let mut path = Path::table();
+        let mut path = AssessedPath::assumed();
         let address = match &host {
             Some((endpoint, _)) => {
                 let addresses = runtime.block_on(resolve(endpoint))?;
                 let measured = self.measure(endpoint, &addresses)?;
-                (path.rtt_seconds, path.rtt_from) = (measured.rtt.as_secs_f64(), Source::Measured);
+                (path.rtt_seconds, path.rtt_from) =
+                    (measured.rtt.as_secs_f64(), NumberSource::Measured);
                 Some(path.measured.insert(measured).address)
             }
             None => None,
         };
-        let here = gather::gather(&gather::Options {
+        let here = gather::gather(&gather::GatherOptions {
             host: address.map(|address| address.ip()),
             disk: self.disk.clone(),
         });
         path.take_rate_of(&here);
         if let Some(rate) = self.rate {
-            (path.rate_bps, path.rate_from) = (rate.bits_per_second(), Source::Given);
+            (path.rate_bps, path.rate_from) = (rate.bits_per_second(), NumberSource::Given);
         }
         if let Some(rtt) = self.rtt {
-            (path.rtt_seconds, path.rtt_from) = (rtt.seconds(), Source::Given);
+            (path.rtt_seconds, path.rtt_from) = (rtt.seconds(), NumberSource::Given);
         }
         let asked = match &host {
             Some((endpoint, true)) => Some(runtime.block_on(self.ask(endpoint))),
@@ -122,14 +124,17 @@ impl Doctor {
                 }
                 (Some(Fact::Known(facts)), None)
             }
-            Some(Err(error)) => (Some(Fact::unknown(failure::line(&error))), Some(error)),
+            Some(Err(error)) => (
+                Some(Fact::unknown(failure::format_line(&error))),
+                Some(error),
+            ),
         };
-        let mut found = findings(&here, &path, Side::Here);
+        let mut found = findings(&here, &path, FindingSide::Here);
         if let Some(facts) = there.as_ref().and_then(Fact::known) {
-            found.extend(findings(facts, &path, Side::There));
+            found.extend(findings(facts, &path, FindingSide::There));
             found.sort_by_key(|finding| finding.severity);
         }
-        let seen = Seen {
+        let seen = GatheredFacts {
             path,
             here,
             there,
@@ -143,7 +148,7 @@ impl Doctor {
     }
 
     /// Measures the path to the first of the host's addresses that answers.
-    fn measure(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Measured> {
+    fn measure(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<PathMeasurement> {
         let mut last = anyhow!(Error::Connect(format!(
             "{endpoint}: the name has no address"
         )));
@@ -164,9 +169,9 @@ impl Doctor {
         }
     }
 
-    fn report(&self, seen: &Seen) {
+    fn report(&self, seen: &GatheredFacts) {
         if self.json {
-            answer::line(serde_json::json!({
+            answer::write_line(serde_json::json!({
                 "schema": "longhaul-doctor/1",
                 "path": seen.path,
                 "here": seen.here,
@@ -188,7 +193,7 @@ impl Doctor {
             Some(Fact::Unknown(why)) => page += &format!("the far machine: not known: {why}\n"),
         }
         page += &render::findings(&seen.found);
-        answer::line(format_args!("{page}\n{}", verdict(&seen.found)));
+        answer::write_line(format_args!("{page}\n{}", verdict(&seen.found)));
     }
 }
 

@@ -41,30 +41,30 @@ impl Exit {
     /// Returns true if another attempt may succeed after this error.
     pub fn is_worth_retrying(error: &anyhow::Error) -> bool {
         let is_passing = |error: &RemoteError| error.is_passing();
-        match Self::of(error) {
+        match Self::for_error(error) {
             Self::NoRoute | Self::BrokeOff => error.downcast_ref().is_none_or(is_passing),
             _ => matches!(error.downcast_ref(), Some(Error::Limit(_))),
         }
     }
 
     /// Returns the code for an error.
-    pub fn of(error: &anyhow::Error) -> Self {
+    pub fn for_error(error: &anyhow::Error) -> Self {
         if let Some(error) = error.downcast_ref::<Error>() {
-            Self::of_copy(error)
+            Self::for_copy_error(error)
         } else if let Some(error) = error.downcast_ref::<FilesError>() {
-            Self::of_files(error)
+            Self::for_files_error(error)
         } else if let Some(error) = error.downcast_ref::<PerfError>() {
-            Self::of_perf(error)
+            Self::for_perf_error(error)
         } else if let Some(error) = error.downcast_ref::<AskError>() {
-            Self::of_question(error)
+            Self::for_question_error(error)
         } else if let Some(error) = error.downcast_ref::<RemoteError>() {
-            Self::of_far_side(error)
+            Self::for_far_side_error(error)
         } else if let Some(error) = error.downcast_ref::<AgentError>() {
             match error {
                 AgentError::NotRunning(_) | AgentError::NotStarted(_) => Self::NoRoute,
             }
         } else if let Some(error) = error.downcast_ref::<ClientError>() {
-            Self::of_service(error)
+            Self::for_service_error(error)
         } else if let Some(error) = error.downcast_ref::<ControlError>() {
             match error {
                 ControlError::NotRunning(_) => Self::NoRoute,
@@ -79,7 +79,7 @@ impl Exit {
     }
 
     /// Returns the code for an error of a service client.
-    fn of_service(error: &ClientError) -> Self {
+    fn for_service_error(error: &ClientError) -> Self {
         use ClientError::*;
         match error {
             NoSocket { .. } | Unreachable { .. } | NotSecure { .. } | Silent { .. } => {
@@ -95,9 +95,9 @@ impl Exit {
     }
 
     /// Returns the code for the error that ended a measurement.
-    fn of_perf(error: &PerfError) -> Self {
+    fn for_perf_error(error: &PerfError) -> Self {
         match error {
-            PerfError::Connect(error) if error.is_about_who() => Self::Unauthorised,
+            PerfError::Connect(error) if error.is_identity_error() => Self::Unauthorised,
             PerfError::Connect(_) => Self::NoRoute,
             PerfError::Refused(_) => Self::SomeFailed,
             PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => {
@@ -108,7 +108,7 @@ impl Exit {
     }
 
     /// Returns the code for an error of a far side.
-    fn of_far_side(error: &RemoteError) -> Self {
+    fn for_far_side_error(error: &RemoteError) -> Self {
         use RemoteError::*;
         match error {
             Host { .. } | Path(_) | OwnProgram(_) | Here(_) => Self::Usage,
@@ -120,12 +120,12 @@ impl Exit {
             Refused { .. } => Self::SomeFailed,
             Ended { .. } => Self::BrokeOff,
             Version { .. } | Answer { .. } | Key(_) => Self::Disagreement,
-            Copy(error) => Self::of_copy(error),
+            Copy(error) => Self::for_copy_error(error),
         }
     }
 
     /// Returns the code for the error that ended a question to another machine.
-    fn of_question(error: &AskError) -> Self {
+    fn for_question_error(error: &AskError) -> Self {
         match error {
             AskError::Refused(_) => Self::Unauthorised,
             AskError::Stream(_) | AskError::Silent => Self::BrokeOff,
@@ -134,9 +134,9 @@ impl Exit {
     }
 
     /// Returns the code for an error in a server's answer about files.
-    fn of_files(error: &FilesError) -> Self {
+    fn for_files_error(error: &FilesError) -> Self {
         match error {
-            FilesError::Connect(error) => Self::of_copy(error),
+            FilesError::Connect(error) => Self::for_copy_error(error),
             FilesError::Refused(_) => Self::SomeFailed,
             FilesError::Unauthorised(_) => Self::Unauthorised,
             FilesError::Broken(_) | FilesError::Silent => Self::BrokeOff,
@@ -145,7 +145,7 @@ impl Exit {
     }
 
     /// Returns the code for the error that ended a copy.
-    pub fn of_copy(error: &Error) -> Self {
+    pub fn for_copy_error(error: &Error) -> Self {
         match error {
             Error::Connect(_) => Self::NoRoute,
             Error::Unauthorised(_) => Self::Unauthorised,

@@ -7,16 +7,16 @@ use anyhow::{Result, bail};
 use clap::Args;
 use longhaul_output::message;
 use longhaul_transfer::files::message::{
-    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
 };
 
 use crate::exit::Exit;
-use crate::place::{Location, Place, PlaceOptions, Spot};
+use crate::place::{Location, Place, PlaceOptions, PlacePath};
 use crate::{answer, logging};
 
 pub mod show;
 
-use show::Show;
+use show::EntryFormat;
 
 /// List files at user@host:path or lh://host/path.
 ///
@@ -106,7 +106,7 @@ pub struct Rm {
 impl Ls {
     /// Lists the files.
     pub fn run(self) -> Result<Exit> {
-        let show = Show {
+        let show = EntryFormat {
             json: self.json,
             long: self.long,
             all: self.all,
@@ -118,7 +118,7 @@ impl Ls {
 impl Stat {
     /// Describes the files.
     pub fn run(self) -> Result<Exit> {
-        let show = Show {
+        let show = EntryFormat {
             json: self.json,
             long: true,
             all: true,
@@ -132,7 +132,7 @@ impl Mkdir {
     pub fn run(self) -> Result<Exit> {
         let parents = self.parents;
         change(&self.path, self.json, &self.place, |path| {
-            FilesAsk::MakeDirectory { path, parents }
+            FilesRequest::MakeDirectory { path, parents }
         })
     }
 }
@@ -142,7 +142,7 @@ impl Rm {
     pub fn run(self) -> Result<Exit> {
         let recursive = self.recursive;
         change(&self.path, self.json, &self.place, |path| {
-            FilesAsk::Remove { path, recursive }
+            FilesRequest::Remove { path, recursive }
         })
     }
 }
@@ -151,15 +151,15 @@ impl Mv {
     /// Renames the file.
     pub fn run(self) -> Result<Exit> {
         let (from, to) = (
-            Spot::parse_remote(&self.from)?,
-            Spot::parse_remote(&self.to)?,
+            PlacePath::parse_remote(&self.from)?,
+            PlacePath::parse_remote(&self.to)?,
         );
         if from.location != to.location {
             bail!("{to} is on another host than {from}: copy it there with longhaul cp");
         }
         let overwrite = self.overwrite;
         change(&[self.from], self.json, &self.place, |from| {
-            FilesAsk::Rename {
+            FilesRequest::Rename {
                 from,
                 to: to.path.clone(),
                 overwrite,
@@ -168,26 +168,26 @@ impl Mv {
     }
 }
 
-fn look(paths: &[OsString], list: bool, show: Show, options: &PlaceOptions) -> Result<Exit> {
-    at_place(paths, show.json, options, async |place, spot| {
+fn look(paths: &[OsString], list: bool, show: EntryFormat, options: &PlaceOptions) -> Result<Exit> {
+    for_each_path(paths, show.json, options, async |place, spot| {
         let mut after = None;
         loop {
-            let ask = FilesAsk::Look {
+            let ask = FilesRequest::Look {
                 path: spot.path.clone(),
                 list,
                 after,
                 limit: None,
             };
             let (entries, next) = match place.ask(ask).await? {
-                FilesAnswer::Entries { entries, next } => (entries, next),
+                FilesResponse::Entries { entries, next } => (entries, next),
                 other => return failure_of(other),
             };
             // The entry itself, if it was named.
             let is_named = |name: &PathBytes| *name == spot.path;
             let shown = entries
                 .iter()
-                .filter(|entry| show.lists(entry) || is_named(&entry.name));
-            if !answer::lines(shown.map(|entry| show.line(entry))) {
+                .filter(|entry| show.includes(entry) || is_named(&entry.name));
+            if !answer::write_lines(shown.map(|entry| show.line(entry))) {
                 return Ok(None);
             }
             after = next;
@@ -202,13 +202,13 @@ fn change(
     paths: &[OsString],
     json: bool,
     options: &PlaceOptions,
-    ask: impl Fn(PathBytes) -> FilesAsk,
+    ask: impl Fn(PathBytes) -> FilesRequest,
 ) -> Result<Exit> {
-    at_place(paths, json, options, async |place, spot| {
+    for_each_path(paths, json, options, async |place, spot| {
         match place.ask(ask(spot.path.clone())).await? {
-            FilesAnswer::Changed => {
+            FilesResponse::Changed => {
                 if json {
-                    answer::line(show::done(&spot.to_string()));
+                    answer::write_line(show::done(&spot.to_string()));
                 }
                 Ok(None)
             }
@@ -218,9 +218,9 @@ fn change(
 }
 
 /// Returns the failure in an answer. An answer to another question is an error.
-pub fn failure_of(answer: FilesAnswer) -> Result<Option<FilesFailure>> {
+pub fn failure_of(answer: FilesResponse) -> Result<Option<FilesFailure>> {
     match answer {
-        FilesAnswer::Failed(failure) => Ok(Some(failure)),
+        FilesResponse::Failed(failure) => Ok(Some(failure)),
         _ => Err(anyhow::anyhow!(
             longhaul_transfer::files::FilesError::Protocol(
                 "it answers another question".to_owned()
@@ -231,14 +231,14 @@ pub fn failure_of(answer: FilesAnswer) -> Result<Option<FilesFailure>> {
 
 /// Applies the operation to each path, regardless of earlier failures. The operation returns its
 /// failure, if any.
-fn at_place(
+fn for_each_path(
     paths: &[OsString],
     json: bool,
     options: &PlaceOptions,
-    each: impl AsyncFn(&mut Place, &Spot) -> Result<Option<FilesFailure>>,
+    each: impl AsyncFn(&mut Place, &PlacePath) -> Result<Option<FilesFailure>>,
 ) -> Result<Exit> {
     logging::start("error");
-    let spots = Spot::parse_all(paths)?;
+    let spots = PlacePath::parse_all(paths)?;
     let runtime = crate::runtime::start()?;
     runtime.block_on(async {
         let mut failures = Failures::new(json);
@@ -275,7 +275,7 @@ impl Failures {
     pub fn report(&mut self, location: &Location, failure: &FilesFailure) {
         message!("longhaul: {}", location.failed(failure));
         if self.json {
-            answer::line(show::failed(location, failure));
+            answer::write_line(show::failed(location, failure));
         }
         let exit = match failure.kind {
             FilesFailureKind::NotGranted => Exit::Unauthorised,

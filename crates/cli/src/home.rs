@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 pub use longhaul_config::home::{
-    identity_file, known_hosts, make_dir, make_private, shown, state_dir,
+    display_path, identity_file, known_hosts_file, make_dir, make_private, state_dir,
 };
 use longhaul_output::message;
 use longhaul_session::Identity;
@@ -15,7 +15,7 @@ pub fn identity(file: Option<&Path>) -> Result<Identity> {
         message!(
             "longhaul: made a new key, {}, in {}",
             identity.public(),
-            shown(file)
+            display_path(file)
         );
     };
     Ok(longhaul_config::home::identity(file, made)?)

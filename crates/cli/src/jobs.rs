@@ -12,7 +12,7 @@ use longhaul_agent::model::MAX_PARTS;
 use longhaul_agent::{Job as TheJob, JobState};
 use serde_json::Value;
 
-use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, run_in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -21,7 +21,7 @@ const PAGE_JOBS: u32 = 500;
 
 /// List the agent's jobs, newest first.
 #[derive(Args)]
-pub struct Jobs {
+pub struct JobsCommand {
     /// Only jobs in this state: queued, split (its parts run), running, paused, waiting, done,
     /// failed or cancelled.
     #[arg(
@@ -53,7 +53,7 @@ pub struct Jobs {
 
 /// Show a job of the agent.
 #[derive(Args)]
-pub struct Job {
+pub struct JobCommand {
     /// Number of the job.
     id: i64,
     /// Show progress until it has ended; the exit status is then that of its copy.
@@ -115,31 +115,31 @@ request! {
 
 fn request(ids: &[i64], verb: &str, as_json: bool, agent: &AgentOptions) -> Result<Exit> {
     logging::start("error");
-    in_runtime(async {
-        let agent = AgentClient::of(agent).await?;
+    run_in_runtime(async {
+        let agent = AgentClient::for_options(agent).await?;
         for id in ids {
             let job: TheJob = agent
                 .ask("POST", &format!("/jobs/{id}/{verb}"), None, None)
                 .await?;
             match as_json {
-                true => answer::line(serde_json::to_string(&job)?),
-                false => answer::line(show::state(&job)),
+                true => answer::write_line(serde_json::to_string(&job)?),
+                false => answer::write_line(show::state(&job)),
             }
         }
         Ok(Exit::Success)
     })
 }
 
-impl Jobs {
+impl JobsCommand {
     /// Lists the jobs.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
-        in_runtime(async {
-            let agent = AgentClient::of(&self.agent).await?;
+        run_in_runtime(async {
+            let agent = AgentClient::for_options(&self.agent).await?;
             let (mut left, mut before) = (self.number, None);
             if !self.json {
                 let info: AgentInfo = agent.ask("GET", "/agent", None, None).await?;
-                answer::line(show::counts(&info));
+                answer::write_line(show::counts(&info));
             }
             while left > 0 {
                 let mut path = format!("/jobs?limit={}", left.min(PAGE_JOBS));
@@ -162,7 +162,7 @@ impl Jobs {
                         .collect(),
                     false => Ok(page.items.iter().map(show::row).collect()),
                 };
-                if !answer::lines(lines?.into_iter()) {
+                if !answer::write_lines(lines?.into_iter()) {
                     break;
                 }
                 before = page.next;
@@ -175,12 +175,12 @@ impl Jobs {
     }
 }
 
-impl Job {
+impl JobCommand {
     /// Shows the job.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
-        in_runtime(async {
-            let agent = AgentClient::of(&self.agent).await?;
+        run_in_runtime(async {
+            let agent = AgentClient::for_options(&self.agent).await?;
             let path = format!("/jobs/{}", self.id);
             if self.forget {
                 let () = agent.ask("DELETE", &path, None, None).await?;
@@ -190,7 +190,7 @@ impl Job {
                 let report: Value = agent
                     .ask("GET", &format!("{path}/report"), None, None)
                     .await?;
-                answer::line(report);
+                answer::write_line(report);
                 return Ok(Exit::Success);
             }
             let job: TheJob = agent.ask("GET", &path, None, None).await?;
@@ -198,11 +198,11 @@ impl Job {
                 return self.follow(&agent, job).await;
             }
             match self.json {
-                true => answer::line(serde_json::to_string(&job)?),
+                true => answer::write_line(serde_json::to_string(&job)?),
                 false => {
-                    answer::line(show::whole(&job));
+                    answer::write_line(show::details(&job));
                     if job.parts.is_some() {
-                        answer::lines(self.parts(&agent).await?.iter().map(show::part));
+                        answer::write_lines(self.parts(&agent).await?.iter().map(show::part));
                     }
                 }
             }
@@ -221,7 +221,7 @@ impl Job {
     }
 
     async fn follow(&self, agent: &AgentClient, mut job: TheJob) -> Result<Exit> {
-        let lines = show::Following::new(self.json);
+        let lines = show::JobDisplay::new(self.json);
         lines.job(&job)?;
         // The current state is known; every later change arrives as an event.
         while !job.state.is_end() {

@@ -43,20 +43,24 @@ impl Keys {
             Action::New { name } => {
                 let file = home::identity_file(name.as_deref())?;
                 let identity = Identity::create(&file)?;
-                answer::line(format_args!("{} {}", identity.public(), home::shown(&file)));
+                answer::write_line(format_args!(
+                    "{} {}",
+                    identity.public(),
+                    home::display_path(&file)
+                ));
             }
             Action::Show { name: None } => {
-                answer::line(home::identity(None)?.public());
+                answer::write_line(home::identity(None)?.public());
             }
             Action::Show { name: Some(name) } => {
                 let file = home::identity_file(Some(&name))?;
                 if !file.exists() {
                     bail!(
                         "{}: no such key; make it with: longhaul keys new {name}",
-                        home::shown(&file)
+                        home::display_path(&file)
                     );
                 }
-                answer::line(Identity::load(&file)?.public());
+                answer::write_line(Identity::load(&file)?.public());
             }
             Action::List => list()?,
         }
@@ -79,16 +83,18 @@ fn list() -> Result<()> {
     files.sort();
     for file in &files {
         match Identity::load(file) {
-            Ok(identity) => {
-                answer::line(format_args!("{} {}", identity.public(), home::shown(file)))
-            }
+            Ok(identity) => answer::write_line(format_args!(
+                "{} {}",
+                identity.public(),
+                home::display_path(file)
+            )),
             Err(error) => message!("longhaul: {}", printable(error.to_string().as_bytes())),
         }
     }
     if files.is_empty() {
         message!(
             "longhaul: no key in {} yet; make one with: longhaul keys new",
-            home::shown(&dir)
+            home::display_path(&dir)
         );
     }
     Ok(())

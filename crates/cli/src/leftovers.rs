@@ -6,14 +6,14 @@ use anyhow::Result;
 use clap::Args;
 use longhaul_output::message;
 use longhaul_transfer::files::message::{
-    EntryKind, FilesAnswer, FilesAsk, FoundLeftover, LeftoverOutcome, PathBytes,
+    EntryKind, FilesRequest, FilesResponse, FoundLeftover, LeftoverOutcome, PathBytes,
 };
 use quantities::{ByteCount, Time};
 
 use crate::exit::Exit;
-use crate::files::show::{self, beneath};
+use crate::files::show::{self, join};
 use crate::files::{Failures, failure_of};
-use crate::place::{Place, PlaceOptions, Spot};
+use crate::place::{Place, PlaceOptions, PlacePath};
 use crate::quantity::leftover_age;
 use crate::{answer, logging};
 
@@ -48,7 +48,7 @@ pub struct Leftovers {
 }
 
 /// A directory whose leftovers have been reported, and the progress of the search in it.
-struct Level {
+struct SearchLevel {
     directory: PathBytes,
     after: Option<PathBytes>,
     /// Subdirectories found and not searched yet.
@@ -57,7 +57,7 @@ struct Level {
 }
 
 #[derive(Default)]
-struct Count {
+struct LeftoverCounts {
     found: u64,
     removed: u64,
     removed_bytes: u64,
@@ -68,12 +68,12 @@ impl Leftovers {
     /// Lists and removes leftovers.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
-        let spot = Spot::parse(&self.place)?;
+        let spot = PlacePath::parse(&self.place)?;
         let runtime = crate::runtime::start()?;
         runtime.block_on(async {
             let mut place = Place::open(&spot.location, &self.options).await?;
             let mut failures = Failures::new(self.json);
-            let mut count = Count::default();
+            let mut count = LeftoverCounts::default();
             self.walk(&mut place, &spot, &mut failures, &mut count)
                 .await?;
             place.end().await;
@@ -93,9 +93,9 @@ impl Leftovers {
     async fn walk(
         &self,
         place: &mut Place,
-        spot: &Spot,
+        spot: &PlacePath,
         failures: &mut Failures,
-        count: &mut Count,
+        count: &mut LeftoverCounts,
     ) -> Result<()> {
         let mut levels = Vec::new();
         let mut next = Some(spot.path.clone());
@@ -103,7 +103,7 @@ impl Leftovers {
             if let Some(directory) = next.take() {
                 self.report(place, spot, &directory, failures, count)
                     .await?;
-                levels.push(Level {
+                levels.push(SearchLevel {
                     directory,
                     after: None,
                     beneath: Vec::new(),
@@ -127,23 +127,23 @@ impl Leftovers {
     async fn report(
         &self,
         place: &mut Place,
-        spot: &Spot,
+        spot: &PlacePath,
         directory: &PathBytes,
         failures: &mut Failures,
-        count: &mut Count,
+        count: &mut LeftoverCounts,
     ) -> Result<()> {
         let bound = self
             .older_than
             .map_or(DEFAULT_AGE_SECONDS, |time| time.0.as_secs());
         let mut after = None;
         loop {
-            let ask = FilesAsk::Leftovers {
+            let ask = FilesRequest::Leftovers {
                 path: directory.clone(),
                 after,
                 remove_older_than_seconds: self.remove.then_some(bound),
             };
             let (leftovers, next) = match place.ask(ask).await? {
-                FilesAnswer::Leftovers { leftovers, next } => (leftovers, next),
+                FilesResponse::Leftovers { leftovers, next } => (leftovers, next),
                 other => {
                     if let Some(failure) = failure_of(other)? {
                         failures.report(&spot.location, &failure);
@@ -155,7 +155,7 @@ impl Leftovers {
             let line = |leftover: &FoundLeftover| {
                 show::leftover(leftover, &spot.location, directory, self.json)
             };
-            answer::lines(leftovers.iter().map(line));
+            answer::write_lines(leftovers.iter().map(line));
             after = next;
             if after.is_none() {
                 return Ok(());
@@ -164,28 +164,28 @@ impl Leftovers {
     }
 }
 
-impl Level {
+impl SearchLevel {
     /// Reads the next page of subdirectories.
     async fn read(
         &mut self,
         place: &mut Place,
-        spot: &Spot,
+        spot: &PlacePath,
         failures: &mut Failures,
     ) -> Result<()> {
-        let ask = FilesAsk::Look {
+        let ask = FilesRequest::Look {
             path: self.directory.clone(),
             list: true,
             after: self.after.take(),
             limit: None,
         };
         match place.ask(ask).await? {
-            FilesAnswer::Entries { entries, next } => {
+            FilesResponse::Entries { entries, next } => {
                 let directories = entries
                     .iter()
                     .rev()
                     .filter(|entry| entry.kind == EntryKind::Directory);
                 self.beneath = directories
-                    .map(|entry| beneath(&self.directory, &entry.name.0))
+                    .map(|entry| join(&self.directory, &entry.name.0))
                     .collect();
                 self.is_read = next.is_none();
                 self.after = next;
@@ -201,7 +201,7 @@ impl Level {
     }
 }
 
-impl Count {
+impl LeftoverCounts {
     fn add(&mut self, leftover: &FoundLeftover) {
         self.found += 1;
         match leftover.outcome {

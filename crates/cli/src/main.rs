@@ -83,7 +83,7 @@ enum Command {
     Cp(cp::Cp),
     Route(route::RouteCommand),
     Controller(controller::ControllerCommand),
-    Reserve(Box<reserve::Reserve>),
+    Reserve(Box<reserve::ReserveCommand>),
     Reservations(reservations::Reservations),
     Ls(files::Ls),
     Stat(files::Stat),
@@ -92,23 +92,23 @@ enum Command {
     Rm(files::Rm),
     Leftovers(leftovers::Leftovers),
     Submit(Box<submit::Submit>),
-    Jobs(jobs::Jobs),
-    Job(jobs::Job),
+    Jobs(jobs::JobsCommand),
+    Job(jobs::JobCommand),
     Pause(jobs::Pause),
     Resume(jobs::Resume),
     Cancel(jobs::Cancel),
     Retry(jobs::Retry),
     Places(places::Places),
     Ui(ui::Ui),
-    Agent(agent::Resident),
-    Control(Box<control::Control>),
+    Agent(agent::AgentCommand),
+    Control(Box<control::ControlCommand>),
     Map(map::MapCommand),
-    Serve(serve::Serve),
-    Depot(depot::Relay),
+    Serve(serve::ServeCommand),
+    Depot(depot::DepotCommand),
     Router(router::Router),
-    Offramp(offramp::Ramp),
+    Offramp(offramp::OfframpCommand),
     Onramp(onramp::OnrampCommand),
-    Run(run::Run),
+    Run(run::RunCommand),
     Perf(perf::Perf),
     Keys(keys::Keys),
     Doctor(doctor::Doctor),
@@ -169,9 +169,9 @@ fn main() -> ExitCode {
             // The error may quote a peer, a file or an argument.
             message!(
                 "longhaul: {}",
-                printable(failure::line(&failure).as_bytes())
+                printable(failure::format_line(&failure).as_bytes())
             );
-            Exit::of(&failure)
+            Exit::for_error(&failure)
         }
     };
     exit.with_output(longhaul_output::stdout_error()).into()

@@ -40,8 +40,9 @@ impl Completions {
 impl Man {
     /// Writes the pages.
     pub fn run(self, command: Command) -> Result<Exit> {
-        clap_mangen::generate_to(command, &self.directory)
-            .with_context(|| format!("cannot write into {}", home::shown(&self.directory)))?;
+        clap_mangen::generate_to(command, &self.directory).with_context(|| {
+            format!("cannot write into {}", home::display_path(&self.directory))
+        })?;
         Ok(Exit::Success)
     }
 }

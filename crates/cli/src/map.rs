@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use longhaul_control_api::map::{KnownMap, Map, MapChanged};
-use longhaul_map::render::tables;
+use longhaul_map::render::render_tables;
 use longhaul_map::{esnet, file, graphml};
 use longhaul_output::message;
 
-use crate::control::{ControlClient, NOTHING};
+use crate::control::{ControlClient, NO_BODY};
 use crate::exit::Exit;
 use crate::{answer, home};
 
 /// Maximum bytes of a file that is read.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Milliseconds per second.
-const SECOND_MS: f64 = 1000.0;
+const MS_PER_SECOND: f64 = 1000.0;
 
 /// Show the controller's map: sites, depots, hosts, links.
 #[derive(Args)]
@@ -59,13 +59,13 @@ impl MapCommand {
 }
 
 fn show(json: bool) -> Result<Exit> {
-    let known: KnownMap = ControlClient::here()?.ask("GET", "/map", NOTHING)?;
+    let known: KnownMap = ControlClient::local()?.ask("GET", "/map", NO_BODY)?;
     if json {
-        answer::line(serde_json::to_string(&known)?);
+        answer::write_line(serde_json::to_string(&known)?);
         return Ok(Exit::Success);
     }
-    let text = tables(&known.map, known.made_ms as f64 / SECOND_MS);
-    answer::lines(text.lines().map(str::to_owned));
+    let text = render_tables(&known.map, known.made_ms as f64 / MS_PER_SECOND);
+    answer::write_lines(text.lines().map(str::to_owned));
     for problem in &known.problems {
         message!("longhaul: {problem}");
     }
@@ -87,10 +87,10 @@ fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
             hosts: map.hosts.len(),
             links: map.links.len(),
         },
-        false => ControlClient::here()?.ask("PUT", "/map", Some(&map))?,
+        false => ControlClient::local()?.ask("PUT", "/map", Some(&map))?,
     };
     if json {
-        answer::line(serde_json::to_string(&changed)?);
+        answer::write_line(serde_json::to_string(&changed)?);
     } else {
         let MapChanged {
             sites,
@@ -98,7 +98,7 @@ fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
             hosts,
             links,
         } = changed;
-        answer::line(format!(
+        answer::write_line(format!(
             "{sites} sites, {depots} depots, {hosts} hosts, {links} links"
         ));
     }
@@ -119,11 +119,11 @@ fn add(map: &mut Map, path: &Path) -> Result<()> {
     } else {
         bail!(
             "{}: a map's name ends in .toml, .graphml, .xml or .json, which says how it is read",
-            home::shown(path)
+            home::display_path(path)
         )
     };
     map.join(read)
-        .with_context(|| home::shown(path).to_string())
+        .with_context(|| home::display_path(path).to_string())
 }
 
 /// Parses ESnet's devices, whose adjacencies lie beside them, or the output of
@@ -142,7 +142,7 @@ fn json(text: &str, path: &Path) -> Result<Map> {
         bail!(
             "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's \
              ...devices.json",
-            home::shown(path)
+            home::display_path(path)
         );
     };
     let beside = |kind: &str| path.with_file_name(format!("{prefix}{kind}.json"));
@@ -152,7 +152,7 @@ fn json(text: &str, path: &Path) -> Result<Map> {
         true => Some(self::text(&positions)?),
         false => None,
     };
-    Ok(esnet::read(&esnet::Files {
+    Ok(esnet::read(&esnet::TopologyFiles {
         devices: text,
         adjacencies: &adjacencies,
         positions: positions.as_deref(),
@@ -169,11 +169,12 @@ fn text(path: &Path) -> Result<String> {
         )?;
         Ok(Some(text).filter(|text| text.len() as u64 <= MAX_FILE_BYTES))
     };
-    let text = read().with_context(|| format!("cannot read the map {}", home::shown(path)))?;
+    let text =
+        read().with_context(|| format!("cannot read the map {}", home::display_path(path)))?;
     text.with_context(|| {
         format!(
             "{}: more than {} MiB: too long for a map",
-            home::shown(path),
+            home::display_path(path),
             MAX_FILE_BYTES >> 20
         )
     })

@@ -21,7 +21,7 @@ pub fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
         return Ok(now.clone());
     }
     if let Some(ahead) = text.strip_prefix('+') {
-        return later(ahead, now);
+        return add_duration(ahead, now);
     }
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment.to_zoned(now.time_zone().clone()));
@@ -35,7 +35,7 @@ pub fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
 }
 
 /// Adds a duration to now.
-fn later(ahead: &str, now: &Zoned) -> Result<Zoned, String> {
+fn add_duration(ahead: &str, now: &Zoned) -> Result<Zoned, String> {
     let ahead = quantities::Time::with_unit(ahead.trim()).map_err(|error| error.to_string())?;
     let ahead = SignedDuration::try_from(ahead.0).ok();
     let moment = ahead.and_then(|ahead| now.checked_add(ahead).ok());

@@ -5,10 +5,10 @@ use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantit
 use longhaul_depot::Train;
 
 /// Minimum segments for a meaningful loss rate.
-const MIN_SEGMENTS_OF_A_LOSS: u64 = 100;
+const MIN_LOSS_SEGMENTS: u64 = 100;
 
 /// Properties shared by the measurements of a path that are reported together.
-pub struct OfPath {
+pub struct MeasuredPath {
     /// Start of the path.
     pub from: String,
     /// End of the path.
@@ -21,7 +21,7 @@ pub struct OfPath {
     pub conditions: Conditions,
 }
 
-impl OfPath {
+impl MeasuredPath {
     /// Returns a measurement for each known and possible value, in its quantity's unit.
     pub fn measurements<const N: usize>(
         &self,
@@ -44,14 +44,14 @@ impl OfPath {
 
 /// Returns the measurements of a probe from `from` to `to`, whichever end reports it: the round
 /// trip in seconds, and the rate and loss rate of its train as far as they are known.
-pub fn of_probe(
+pub fn probe_measurements(
     (from, to): (String, String),
     at_ms: u64,
     rtt: Option<f64>,
     train: Option<&Train>,
     loss: Option<f64>,
 ) -> Vec<Measurement> {
-    let mut path = OfPath {
+    let mut path = MeasuredPath {
         from,
         to,
         at_ms,
@@ -62,7 +62,7 @@ pub fn of_probe(
     if let Some(train) = train {
         path.conditions = Conditions {
             bytes: Some(train.bytes),
-            duration_s: Some(train.took.as_secs_f64()),
+            duration_s: Some(train.duration.as_secs_f64()),
             streams: Some(1),
             limit: train.still_growing.then_some(Limit::CongestionWindow),
             ..Conditions::default()
@@ -76,11 +76,11 @@ pub fn of_probe(
 
 /// Returns the share of lost segments, from 0 to 1, or `None` if there were too few segments.
 pub fn loss_share(lost: u64, segments: u64) -> Option<f64> {
-    (segments >= MIN_SEGMENTS_OF_A_LOSS).then(|| (lost as f64 / segments as f64).min(1.0))
+    (segments >= MIN_LOSS_SEGMENTS).then(|| (lost as f64 / segments as f64).min(1.0))
 }
 
 /// Converts the verdict to the controller's form. Returns `None` if it only names an end.
-pub fn limit_of(limit: Drs) -> Option<Limit> {
+pub fn convert_limit(limit: Drs) -> Option<Limit> {
     Some(match limit {
         Drs::SendingApplication | Drs::ReceivingApplication => Limit::Application,
         Drs::SendBuffer => Limit::SendBuffer,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use longhaul_offramp::{Listen, Offramp, OfframpConfig};
+use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
 use quantities::Time;
@@ -23,7 +23,7 @@ use crate::{answer, home, logging};
 /// they are. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish,
 /// then ends.
 #[derive(Args)]
-pub struct Ramp {
+pub struct OfframpCommand {
     /// Address to listen at; repeatable [default: every address, port 7512]. Port 0 takes a free
     /// one, which is printed.
     #[arg(long, value_name = "ADDRESS")]
@@ -52,7 +52,7 @@ pub struct Ramp {
     json: bool,
 }
 
-impl Ramp {
+impl OfframpCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
@@ -85,14 +85,14 @@ impl Ramp {
                 "event": "listening", "addresses": addresses, "key": key.to_string(),
                 "metrics": metrics
             });
-            answer::line(line);
+            answer::write_line(line);
         } else {
             for address in addresses {
-                answer::line(format_args!("listening on {address}"));
+                answer::write_line(format_args!("listening on {address}"));
             }
-            answer::line(format_args!("key {key}"));
+            answer::write_line(format_args!("key {key}"));
             if let Some(metrics) = metrics {
-                answer::line(format_args!("metrics on http://{metrics}/metrics"));
+                answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
             }
         }
         offramp
@@ -105,7 +105,7 @@ impl Ramp {
 
     fn bind(&self, mut config: OfframpConfig) -> Result<Offramp> {
         let at = |addresses: &[SocketAddr]| {
-            let listen = |address: &SocketAddr| Listen {
+            let listen = |address: &SocketAddr| ListenerConfig {
                 address: *address,
                 congestion: self.congestion.clone(),
             };

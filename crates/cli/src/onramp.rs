@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use longhaul_config::routes::Author;
-use longhaul_onramp::{Onramp, OnrampConfig, Places};
+use longhaul_onramp::{Onramp, OnrampAddresses, OnrampConfig};
 use longhaul_ramp::SOCKET_VARIABLE;
 use longhaul_session::Identity;
 use tokio::signal::unix::{SignalKind, signal};
@@ -83,10 +83,10 @@ impl OnrampCommand {
             config.author = Author::Controller;
             // Fetched before it starts, so that it does not begin with old rules if that can be
             // avoided.
-            follower.step().await;
+            follower.fetch_once().await;
         }
         let onramp = Onramp::start(config)?;
-        self.announce(onramp.places());
+        self.announce(onramp.addresses());
         let mut follows = pin!(async {
             match follower {
                 Some(follower) => follower.run().await,
@@ -109,10 +109,10 @@ impl OnrampCommand {
         Ok(Exit::Success)
     }
 
-    fn announce(&self, places: &Places) {
-        let socket = places.socket.as_deref().map(home::shown);
+    fn announce(&self, places: &OnrampAddresses) {
+        let socket = places.socket.as_deref().map(home::display_path);
         if self.json {
-            answer::line(serde_json::json!({
+            answer::write_line(serde_json::json!({
                 "event": "ready",
                 "socket": socket,
                 "socks": places.socks,
@@ -125,24 +125,24 @@ impl OnrampCommand {
             return;
         }
         if let Some(socket) = socket {
-            answer::line(format_args!("programs ask at {socket}"));
+            answer::write_line(format_args!("programs ask at {socket}"));
         }
         for at in &places.socks {
-            answer::line(format_args!("SOCKS at {at}"));
+            answer::write_line(format_args!("SOCKS at {at}"));
         }
         for at in &places.http {
-            answer::line(format_args!(
+            answer::write_line(format_args!(
                 "HTTP at {at}, for browsers http://{at}/proxy.pac"
             ));
         }
         for (at, forward) in places.forwards.iter().zip(&self.entries.forward) {
-            answer::line(format_args!("{at} leads to {}", forward.to));
+            answer::write_line(format_args!("{at} leads to {}", forward.to));
         }
         for at in places.redirect.iter().chain(&places.tproxy) {
-            answer::line(format_args!("takes what a firewall brings to {at}"));
+            answer::write_line(format_args!("takes what a firewall brings to {at}"));
         }
         if let Some(metrics) = places.metrics {
-            answer::line(format_args!("metrics on http://{metrics}/metrics"));
+            answer::write_line(format_args!("metrics on http://{metrics}/metrics"));
         }
     }
 }
@@ -154,13 +154,13 @@ pub fn default_config(identity: Arc<Identity>) -> Result<OnrampConfig> {
     Ok(OnrampConfig::new(
         identity,
         file("routes.toml"),
-        home::known_hosts()?,
+        home::known_hosts_file()?,
         file("authorized_keys"),
     ))
 }
 
 /// Returns the socket of the on-ramp to ask: that of LONGHAUL_ONRAMP, or else the default one.
-pub fn asked_socket() -> Result<PathBuf> {
+pub fn configured_socket() -> Result<PathBuf> {
     match std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Ok(path.into()),
         None => default_socket(),

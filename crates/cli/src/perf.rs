@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use longhaul_perf::{Limits, plan::Mtu};
+use longhaul_perf::{MeasurementLimits, plan::Mtu};
 use longhaul_proto::CircuitGrant;
 use longhaul_session::{PublicKey, Route};
 use quantities::{ByteCount, Probability, Rate, Time, path::CongestionControl};
 
 use crate::exit::Exit;
-use crate::quantity::{some_bytes, some_loss, some_rate, some_time};
+use crate::quantity::{loss_rate, positive_bytes, positive_rate, positive_time};
 
 mod lines;
 mod measure;
@@ -40,11 +40,11 @@ pub struct Perf {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    measure: Measure,
+    measure: PerfMeasureOptions,
     #[command(flatten)]
-    serve: Serve,
+    serve: PerfServeOptions,
     #[command(flatten)]
-    plan: Plan,
+    plan: PerfPlanOptions,
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE", help_heading = "Both ends")]
     identity: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct Perf {
 }
 
 #[derive(Args)]
-struct Measure {
+struct PerfMeasureOptions {
     /// Depots to pass, in order, or `direct`.
     #[arg(long, value_name = "HOP[,HOP...]|direct", default_value = "direct")]
     route: Route,
@@ -68,7 +68,7 @@ struct Measure {
         long,
         value_name = "TIME",
         default_value = "10s",
-        value_parser = some_time,
+        value_parser = positive_time,
         conflicts_with = "bytes"
     )]
     time: Time,
@@ -78,7 +78,7 @@ struct Measure {
         long,
         value_name = "SIZE",
         conflicts_with = "omit",
-        value_parser = some_bytes,
+        value_parser = positive_bytes,
     )]
     bytes: Option<ByteCount>,
     /// Streams in each direction.
@@ -98,10 +98,10 @@ struct Measure {
     #[arg(long, visible_alias = "bidir", conflicts_with = "reverse")]
     both: bool,
     /// Leave this much of the beginning out of the result; it is added to the time.
-    #[arg(short = 'O', long, value_name = "TIME", value_parser = some_time)]
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = positive_time)]
     omit: Option<Time>,
     /// Interval between reports.
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = positive_time)]
     interval: Time,
     /// Send the measured bytes unencrypted. Both ends still prove their keys, and compare their
     /// counts, under TLS; but an attacker on the path could change measured bytes unseen.
@@ -128,7 +128,7 @@ struct Measure {
 
 #[derive(Args)]
 #[command(next_help_heading = "Serving")]
-struct Serve {
+struct PerfServeOptions {
     /// Serve measurements to the allowed keys; no file is touched.
     #[arg(long = "serve", conflicts_with = "plan")]
     serve: bool,
@@ -140,7 +140,7 @@ struct Serve {
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Option<std::net::SocketAddr>,
     /// Maximum streams in each direction of one measurement.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().streams)]
+    #[arg(long, value_name = "N", requires = "serve", default_value_t = MeasurementLimits::default().streams)]
     max_streams: u16,
     /// Maximum time of a measurement.
     #[arg(
@@ -148,33 +148,33 @@ struct Serve {
         value_name = "TIME",
         requires = "serve",
         default_value = "1h",
-        value_parser = some_time,
+        value_parser = positive_time,
     )]
     max_time: Time,
     /// Maximum simultaneous measurements.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().at_once)]
+    #[arg(long, value_name = "N", requires = "serve", default_value_t = MeasurementLimits::default().concurrent)]
     max_tests: usize,
     /// Measurements that one key may begin per minute.
     #[arg(
         long,
         value_name = "N",
         requires = "serve",
-        default_value_t = Limits::default().per_minute,
+        default_value_t = MeasurementLimits::default().per_minute,
     )]
     max_per_minute: u32,
 }
 
 #[derive(Args)]
 #[command(next_help_heading = "Planning")]
-struct Plan {
+struct PerfPlanOptions {
     /// Calculate window, recovery, loss, streams and depots for a path, without sending anything.
     #[arg(long = "plan", requires = "rate", requires = "rtt")]
     plan: bool,
     /// The rate to reach: 2.5Gbit/s, 155M.
-    #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_rate)]
+    #[arg(long, value_name = "RATE", requires = "plan", value_parser = positive_rate)]
     rate: Option<Rate>,
     /// The round-trip time: 180ms.
-    #[arg(long, value_name = "TIME", requires = "plan", value_parser = some_time)]
+    #[arg(long, value_name = "TIME", requires = "plan", value_parser = positive_time)]
     rtt: Option<Time>,
     /// The path MTU, in bytes.
     #[arg(
@@ -189,10 +189,10 @@ struct Plan {
     #[arg(long, value_name = "NAME", requires = "plan", default_value = "reno")]
     hosts: CongestionControl,
     /// The hosts' largest window: 64K, 4M.
-    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = some_bytes)]
+    #[arg(long, value_name = "SIZE", requires = "plan", value_parser = positive_bytes)]
     window: Option<ByteCount>,
     /// The probability that a segment is lost: 8e-4, 0.001%.
-    #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_loss)]
+    #[arg(long, value_name = "RATE", requires = "plan", value_parser = loss_rate)]
     loss: Option<Probability>,
 }
 

@@ -10,19 +10,19 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
-use longhaul_session::{Endpoint, Service};
+use longhaul_session::{Endpoint, ServiceName};
 use longhaul_transfer::Error;
 use longhaul_transfer::files::message::{
-    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
 };
-use longhaul_transfer::files::{Anything, Files, FilesClient, FilesError};
+use longhaul_transfer::files::{AllowAll, Files, FilesClient, FilesError};
 use longhaul_transfer::store::confine::Dir;
 
 use crate::home;
 use crate::server_options::ServerOptions;
 use crate::ssh_options::SshOptions;
 use crate::target::Target;
-use crate::trust::{self, Remembering};
+use crate::trust::{self, RememberingConnector};
 
 /// Options for reaching places.
 #[derive(Args)]
@@ -35,7 +35,7 @@ pub struct PlaceOptions {
 
 /// A path, and the place that it is in.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spot {
+pub struct PlacePath {
     /// The place.
     pub location: Location,
     /// The path within the place.
@@ -53,7 +53,7 @@ pub enum Location {
     Here(std::path::PathBuf),
 }
 
-impl Spot {
+impl PlacePath {
     /// Parses a path. A local path is a place of its own.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Spot {
                 ..
             } => bail!(
                 "{}: name a path as user@host:path or lh://host/path",
-                home::shown(&path)
+                home::display_path(&path)
             ),
             spot => Ok(spot),
         }
@@ -111,7 +111,7 @@ impl Spot {
     }
 }
 
-impl std::fmt::Display for Spot {
+impl std::fmt::Display for PlacePath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.location.shown(&self.path))
     }
@@ -124,7 +124,9 @@ impl Location {
         match self {
             Self::Server(server) => format!("lh://{server}/{shown}"),
             Self::Login(host) => format!("{host}:{shown}"),
-            Self::Here(directory) => home::shown(&directory.join(Path::new(OsStr::new(&shown)))),
+            Self::Here(directory) => {
+                home::display_path(&directory.join(Path::new(OsStr::new(&shown))))
+            }
         }
     }
 
@@ -136,7 +138,7 @@ impl Location {
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
             (_, Self::Here(directory)) if directory == Path::new("/") => format!("/{failure}"),
-            (_, Self::Here(directory)) => format!("{}: {failure}", home::shown(directory)),
+            (_, Self::Here(directory)) => format!("{}: {failure}", home::display_path(directory)),
         }
     }
 }
@@ -146,9 +148,9 @@ pub enum Place {
     /// A server.
     Server {
         /// Client for questions about files.
-        client: FilesClient<Remembering>,
+        client: FilesClient<RememberingConnector>,
         /// Opens sessions with the server.
-        connector: Arc<Remembering>,
+        connector: Arc<RememberingConnector>,
         /// The server.
         server: Endpoint,
     },
@@ -166,7 +168,7 @@ impl Place {
     pub async fn open(location: &Location, options: &PlaceOptions) -> Result<Self> {
         Ok(match location {
             Location::Server(server) => {
-                let connector = options.server.connector(Service::FILES, server).await?;
+                let connector = options.server.connector(ServiceName::FILES, server).await?;
                 Self::Server {
                     client: FilesClient::new(connector.clone()),
                     connector,
@@ -178,7 +180,7 @@ impl Place {
             }
             Location::Here(directory) => {
                 let opened = Dir::open(directory);
-                let shown = home::shown(directory);
+                let shown = home::display_path(directory);
                 let root =
                     opened.map_err(|errno| anyhow!("{shown}: {}", std::io::Error::from(errno)))?;
                 Self::Here(Some(Files::new(Arc::new(root))))
@@ -191,7 +193,7 @@ impl Place {
     /// # Errors
     /// The place is gone, or its answer does not fit. Failures of file operations are in
     /// [`FilesAnswer::Failed`].
-    pub async fn ask(&mut self, ask: FilesAsk) -> Result<FilesAnswer> {
+    pub async fn ask(&mut self, ask: FilesRequest) -> Result<FilesResponse> {
         match self {
             Self::Login(far) => Ok(far.ask_files(ask).await?),
             Self::Server {
@@ -199,11 +201,13 @@ impl Place {
                 connector,
                 server,
             } => client
-                .ask(&ask)
+                .request(&ask)
                 .await
                 .map_err(|error| match connector.unknown_server() {
                     Some(found) if matches!(error, FilesError::Connect(_)) => {
-                        anyhow!(Error::Unauthorised(trust::unknown(server, found)))
+                        anyhow!(Error::Unauthorised(trust::unknown_server_advice(
+                            server, found
+                        )))
                     }
                     _ => anyhow!(error),
                 }),
@@ -212,7 +216,7 @@ impl Place {
                     .take()
                     .ok_or(anyhow!("an earlier question has failed"))?;
                 let answering = tokio::task::spawn_blocking(move || {
-                    let answer = own.answer(&ask, &Anything, &AtomicBool::new(false));
+                    let answer = own.answer(&ask, &AllowAll, &AtomicBool::new(false));
                     (own, answer)
                 });
                 let (own, answer) = answering.await?;
@@ -242,7 +246,7 @@ mod tests {
     fn paths_of_several_places_are_refused() {
         let parse = |paths: &[&str]| {
             let paths: Vec<OsString> = paths.iter().map(OsString::from).collect();
-            Spot::parse_all(&paths)
+            PlacePath::parse_all(&paths)
         };
         assert!(parse(&["h:a", "h:b"]).is_ok());
         assert!(parse(&["lh://h/a", "lh://h:7511//b"]).is_ok());
@@ -260,7 +264,7 @@ mod tests {
     #[test]
     fn paths_are_shown_as_they_are_typed() {
         for text in ["h:a/b", "lh://h:7511/a/b"] {
-            assert_eq!(Spot::parse(text.as_ref()).unwrap().to_string(), text);
+            assert_eq!(PlacePath::parse(text.as_ref()).unwrap().to_string(), text);
         }
     }
 }

@@ -4,11 +4,11 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use longhaul_agent::http::{PlaceList, PlaceTest};
 use longhaul_agent::places::Place;
-use longhaul_control_client::encoded;
+use longhaul_control_client::percent_encode;
 use longhaul_proto::text::printable;
 use serde_json::json;
 
-use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, run_in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -51,15 +51,15 @@ impl Places {
     /// Runs the command.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
-        in_runtime(async {
-            let agent = AgentClient::of_a_running_one(&self.agent).await?;
+        run_in_runtime(async {
+            let agent = AgentClient::for_running_agent(&self.agent).await?;
             match &self.command {
                 None | Some(PlaceCommand::List) => {
                     let list: PlaceList = agent.ask("GET", "/places", None, None).await?;
                     list.items.iter().for_each(|place| self.show(place));
                 }
                 Some(PlaceCommand::Add { name, root }) => {
-                    let path = format!("/places/{}", encoded(name));
+                    let path = format!("/places/{}", percent_encode(name));
                     let place: Place = agent
                         .ask("PUT", &path, Some(&json!({ "root": root })), None)
                         .await?;
@@ -67,17 +67,23 @@ impl Places {
                 }
                 Some(PlaceCommand::Remove { name }) => {
                     let () = agent
-                        .ask("DELETE", &format!("/places/{}", encoded(name)), None, None)
+                        .ask(
+                            "DELETE",
+                            &format!("/places/{}", percent_encode(name)),
+                            None,
+                            None,
+                        )
                         .await?;
                 }
                 Some(PlaceCommand::Test { name }) => {
-                    let path = format!("/places/{}/test", encoded(name));
+                    let path = format!("/places/{}/test", percent_encode(name));
                     let test: PlaceTest = agent.ask("POST", &path, None, None).await?;
                     match self.json {
-                        true => answer::line(serde_json::to_string(&test)?),
-                        false => {
-                            answer::line(format!("{name}: {}", printable(test.detail.as_bytes())))
-                        }
+                        true => answer::write_line(serde_json::to_string(&test)?),
+                        false => answer::write_line(format!(
+                            "{name}: {}",
+                            printable(test.detail.as_bytes())
+                        )),
                     }
                     if !test.ok {
                         return Ok(Exit::NoRoute);
@@ -90,8 +96,8 @@ impl Places {
 
     fn show(&self, place: &Place) {
         match self.json {
-            true => answer::line(json!(place)),
-            false => answer::line(format!(
+            true => answer::write_line(json!(place)),
+            false => answer::write_line(format!(
                 "{:<20} {}",
                 place.name,
                 printable(place.root.as_bytes())

@@ -15,17 +15,17 @@ const PATH_ROUND_TRIPS: std::ops::RangeInclusive<Time> =
     Time(Duration::from_micros(1))..=Time(Duration::from_secs(100));
 
 /// Parses a rate above zero; a bare number is bit/s, as in iperf3.
-pub fn some_rate(text: &str) -> Result<Rate, String> {
+pub fn positive_rate(text: &str) -> Result<Rate, String> {
     read(text, |rate: &Rate| *rate > Rate::ZERO, "a rate over 0")
 }
 
 /// Parses a size above zero; a bare number is bytes, as in iperf3.
-pub fn some_bytes(text: &str) -> Result<ByteCount, String> {
+pub fn positive_bytes(text: &str) -> Result<ByteCount, String> {
     read(text, |count: &ByteCount| count.0 > 0, "a size over 0")
 }
 
 /// Parses a time above zero and within [`MAX_TIME`]; a bare number is seconds, as in iperf3.
-pub fn some_time(text: &str) -> Result<Time, String> {
+pub fn positive_time(text: &str) -> Result<Time, String> {
     read(
         text,
         |time: &Time| !time.0.is_zero() && *time <= MAX_TIME,
@@ -34,7 +34,7 @@ pub fn some_time(text: &str) -> Result<Time, String> {
 }
 
 /// Parses a loss rate between 0 and 1.
-pub fn some_loss(text: &str) -> Result<Probability, String> {
+pub fn loss_rate(text: &str) -> Result<Probability, String> {
     read(
         text,
         |loss: &Probability| *loss > Probability::ZERO && *loss < Probability::ONE,
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn quantities_of_perf_parse() {
-        let rate = |text| some_rate(text).map(Rate::bits_per_second);
+        let rate = |text| positive_rate(text).map(Rate::bits_per_second);
         for text in [
             "2.4 Gbit/s",
             "2.4G",
@@ -119,7 +119,7 @@ mod tests {
             ("7", 7),
             ("7B", 7),
         ] {
-            assert_eq!(some_bytes(text), Ok(ByteCount(bytes)), "{text}");
+            assert_eq!(positive_bytes(text), Ok(ByteCount(bytes)), "{text}");
         }
         for (text, millis) in [
             ("180ms", 180),
@@ -130,20 +130,20 @@ mod tests {
             ("1h", 3_600_000),
         ] {
             assert_eq!(
-                some_time(text),
+                positive_time(text),
                 Ok(Time(Duration::from_millis(millis))),
                 "{text}"
             );
         }
-        assert_eq!(some_loss("0.001%").map(Probability::value), Ok(1e-5));
-        assert_eq!(some_loss("8e-4").map(Probability::value), Ok(8e-4));
+        assert_eq!(loss_rate("0.001%").map(Probability::value), Ok(1e-5));
+        assert_eq!(loss_rate("8e-4").map(Probability::value), Ok(8e-4));
         for bad in ["0", "-1", "", "fast", "367 days"] {
-            assert!(some_time(bad).is_err(), "{bad}");
+            assert!(positive_time(bad).is_err(), "{bad}");
         }
         for bad in ["0", "1", "100%", "none", "-1"] {
-            assert!(some_loss(bad).is_err(), "{bad}");
+            assert!(loss_rate(bad).is_err(), "{bad}");
         }
-        assert!(some_rate("0").is_err() && some_bytes("0").is_err());
+        assert!(positive_rate("0").is_err() && positive_bytes("0").is_err());
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use drs::{Limit, Tally};
+use drs::{Limit, LimitTally};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
-use longhaul_transfer::{NotKeptCounts, Outcome, Picture, StreamCounters, depots_of, explain};
+use longhaul_transfer::{
+    CopyOutcome, FlowSummary, NotKeptCounts, StreamCounters, depots_of, explain,
+};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -17,7 +19,7 @@ use crate::cp::deadline::DeadlineReport;
 use crate::cp::routing::RoutingReport;
 use crate::exit::Exit;
 use crate::failure;
-use crate::watch::Watch;
+use crate::watch::CopyWatch;
 
 /// Result of a copy. Field for field what `--json` prints last; documented in `docs/json.md`.
 #[derive(Debug, Serialize)]
@@ -56,7 +58,7 @@ pub struct Report {
     pub goodput_bps: f64,
     /// True if everything was encrypted; null within this machine.
     pub encrypted: Option<bool>,
-    streams: Vec<Stream>,
+    streams: Vec<StreamReport>,
     /// The streams of each route, summed.
     routes: Vec<RouteSum>,
     /// Origin and performance of the routes; null if the command line named them, or nobody could
@@ -78,7 +80,7 @@ pub struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct Stream {
+struct StreamReport {
     stream: u32,
     route: String,
     /// Bytes of file data that the stream carried.
@@ -130,8 +132,8 @@ impl Report {
     pub fn new(
         direction: &str,
         elapsed: Duration,
-        watch: &Watch,
-        result: Result<&Outcome, &anyhow::Error>,
+        watch: &CopyWatch,
+        result: Result<&CopyOutcome, &anyhow::Error>,
     ) -> Self {
         let progress = &watch.progress;
         let failed = progress.failures.load(Ordering::Relaxed);
@@ -140,13 +142,13 @@ impl Report {
             Ok(_) if watch.has_no_source() => Exit::Usage,
             Ok(_) => Exit::SomeFailed,
             Err(error) if error.is::<Interrupted>() => Exit::Interrupted,
-            Err(error) => Exit::of(error),
+            Err(error) => Exit::for_error(error),
         };
         let bytes = progress.bytes_done.load(Ordering::Relaxed);
         let seconds = elapsed.as_secs_f64();
         let push = direction == "push";
         let streams = progress.streams();
-        let limits = Limits::of(&streams, push);
+        let limits = CopyLimits::from_streams(&streams, push);
         let resumed_bytes = progress.bytes_resumed.load(Ordering::Relaxed).min(bytes);
         let goodput_bps = if seconds > 0.0 {
             progress.bytes_travelled() as f64 * 8.0 / seconds
@@ -165,7 +167,7 @@ impl Report {
             exit_code: exit.code(),
             error: result
                 .err()
-                .map(|error| printable(failure::line(error).as_bytes())),
+                .map(|error| printable(failure::format_line(error).as_bytes())),
             worth_retrying: result.is_err_and(Exit::is_worth_retrying),
             kept: false,
             bytes,
@@ -179,15 +181,15 @@ impl Report {
             seconds,
             goodput_bps,
             encrypted: (direction != "local")
-                .then(|| progress.bytes_clear.load(Ordering::Relaxed) == 0),
+                .then(|| progress.bytes_plaintext.load(Ordering::Relaxed) == 0),
             streams: streams
                 .iter()
-                .map(|stream| Stream::of(stream, push))
+                .map(|stream| StreamReport::from_counters(stream, push))
                 .collect(),
-            routes: RouteSum::of(&streams, seconds),
+            routes: RouteSum::sum_by_route(&streams, seconds),
             routing: None,
             deadline: None,
-            limited_by: limits.chief(),
+            limited_by: limits.dominant(),
             // The limits of a copy between two hosts are only known to those hosts.
             explanation: matches!(direction, "push" | "pull")
                 .then(|| limits.explain(push, streams.len(), goodput_bps)),
@@ -292,8 +294,8 @@ impl Report {
     }
 }
 
-impl Stream {
-    fn of(counters: &StreamCounters, push: bool) -> Self {
+impl StreamReport {
+    fn from_counters(counters: &StreamCounters, push: bool) -> Self {
         let ends = counters.ends();
         let known_here = counters.retransmits_known.load(Ordering::Relaxed);
         let (sending, receiving, retransmits) = if push {
@@ -316,7 +318,7 @@ impl Stream {
 
 impl RouteSum {
     /// Sums streams by route, in the order in which the routes' first streams were opened.
-    fn of(streams: &[Arc<StreamCounters>], seconds: f64) -> Vec<Self> {
+    fn sum_by_route(streams: &[Arc<StreamCounters>], seconds: f64) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for stream in streams {
             let known = sums.iter().position(|sum| sum.route == stream.route);
@@ -343,25 +345,25 @@ impl RouteSum {
     }
 }
 
-fn seconds_held(tally: &Tally) -> BTreeMap<&'static str, f64> {
+fn seconds_held(tally: &LimitTally) -> BTreeMap<&'static str, f64> {
     Limit::ALL
         .into_iter()
-        .filter(|limit| !tally.held(*limit).is_zero())
-        .map(|limit| (limit.word(), tally.held(limit).as_secs_f64()))
+        .filter(|limit| !tally.time_of(*limit).is_zero())
+        .map(|limit| (limit.as_str(), tally.time_of(limit).as_secs_f64()))
         .collect()
 }
 
 /// Limits of a copy's streams, summed.
 #[derive(Default)]
-struct Limits {
-    sending: Tally,
-    receiving: Tally,
+struct CopyLimits {
+    sending: LimitTally,
+    receiving: LimitTally,
     /// The depot next to the sending end, on the route that carried most.
     depot: Option<String>,
 }
 
-impl Limits {
-    fn of(streams: &[Arc<StreamCounters>], push: bool) -> Self {
+impl CopyLimits {
+    fn from_streams(streams: &[Arc<StreamCounters>], push: bool) -> Self {
         let mut limits = Self::default();
         for stream in streams {
             let ends = stream.ends();
@@ -386,13 +388,16 @@ impl Limits {
         limits
     }
 
-    fn chief(&self) -> Option<&'static str> {
-        let chief = self.sending.chief().or_else(|| self.receiving.chief());
-        chief.map(|(limit, _)| limit.word())
+    fn dominant(&self) -> Option<&'static str> {
+        let chief = self
+            .sending
+            .dominant_limit()
+            .or_else(|| self.receiving.dominant_limit());
+        chief.map(|(limit, _)| limit.as_str())
     }
 
     fn explain(&self, push: bool, streams: usize, goodput_bps: f64) -> String {
-        explain(&Picture {
+        explain(&FlowSummary {
             push,
             depot: self.depot.as_deref(),
             sending: &self.sending,

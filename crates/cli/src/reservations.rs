@@ -8,10 +8,10 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use jiff::Zoned;
 use longhaul_control_api::reservations::ReservationQuery;
-use longhaul_control_client::controller::Action as Done;
+use longhaul_control_client::controller::ReservationAction as Done;
 use longhaul_proto::SessionId;
 
-use crate::agent_client::in_runtime;
+use crate::agent_client::run_in_runtime;
 use crate::exit::Exit;
 use crate::{answer, controller};
 
@@ -62,7 +62,7 @@ impl Reservations {
     /// Runs the command.
     pub fn run(self) -> Result<Exit> {
         let now = Zoned::now();
-        let controller = controller::asked(self.identity.as_deref())?;
+        let controller = controller::configured_controller(self.identity.as_deref())?;
         let found = match (self.id, self.action) {
             (None, None) => {
                 let query = ReservationQuery {
@@ -70,9 +70,9 @@ impl Reservations {
                     own: self.own.then_some(true),
                     ..ReservationQuery::default()
                 };
-                let found = in_runtime(async { Ok(controller.reservations(&query).await?) })?;
+                let found = run_in_runtime(async { Ok(controller.reservations(&query).await?) })?;
                 if !self.json {
-                    answer::lines(show::calendar(&found, &now).into_iter());
+                    answer::write_lines(show::calendar(&found, &now).into_iter());
                     return Ok(Exit::Success);
                 }
                 found
@@ -82,13 +82,15 @@ impl Reservations {
                     "say which: longhaul reservations ID, and then what is to be done"
                 ));
             }
-            (Some(id), None) => vec![in_runtime(async { Ok(controller.reservation(id).await?) })?],
+            (Some(id), None) => vec![run_in_runtime(async {
+                Ok(controller.reservation(id).await?)
+            })?],
             (Some(id), Some(Action::Grants)) => {
-                let grants = in_runtime(async { Ok(controller.grants(id).await?) })?;
+                let grants = run_in_runtime(async { Ok(controller.grants(id).await?) })?;
                 if self.json {
-                    answer::line(serde_json::to_string(&grants)?);
+                    answer::write_line(serde_json::to_string(&grants)?);
                 } else {
-                    answer::lines(show::grants(&grants).into_iter());
+                    answer::write_lines(show::grants(&grants).into_iter());
                 }
                 return Ok(Exit::Success);
             }
@@ -103,15 +105,15 @@ impl Reservations {
                 let key = SessionId::random()
                     .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
                 let key = key.to_string();
-                in_runtime(async { Ok(controller.act_on_reservation(id, done, &key).await?) })?
+                run_in_runtime(async { Ok(controller.act_on_reservation(id, done, &key).await?) })?
                     .reservations
             }
         };
         for reservation in &found {
             if self.json {
-                answer::line(serde_json::to_string(reservation)?);
+                answer::write_line(serde_json::to_string(reservation)?);
             } else {
-                answer::lines(show::whole(reservation, &now).into_iter());
+                answer::write_lines(show::details(reservation, &now).into_iter());
             }
         }
         Ok(Exit::Success)

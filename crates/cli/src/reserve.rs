@@ -8,16 +8,16 @@ use jiff::Zoned;
 use longhaul_control_api::reservations::{
     Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish,
 };
-use longhaul_control_client::controller::Granted;
+use longhaul_control_client::controller::ReservationAnswer;
 use longhaul_output::message;
 use longhaul_proto::SessionId;
 use longhaul_proto::text::printable;
 use longhaul_setup::streams::Prefix;
 use quantities::{ByteCount, Rate, Time};
 
-use crate::agent_client::in_runtime;
+use crate::agent_client::run_in_runtime;
 use crate::exit::Exit;
-use crate::quantity::{some_bytes, some_rate, some_time};
+use crate::quantity::{positive_bytes, positive_rate, positive_time};
 use crate::reservations::show;
 use crate::{answer, controller, moment};
 
@@ -28,7 +28,7 @@ use crate::{answer, controller, moment};
 /// of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z,
 /// +2h, now.
 #[derive(Args)]
-pub struct Reserve {
+pub struct ReserveCommand {
     /// The sending end: a host, a depot or a site of the map.
     #[arg(value_name = "FROM")]
     source: String,
@@ -36,13 +36,13 @@ pub struct Reserve {
     #[arg(value_name = "TO")]
     destination: String,
     /// Constant rate for the whole time: 5G, 800 Mbit/s.
-    #[arg(long, value_name = "RATE", value_parser = some_rate, required_unless_present = "bytes")]
+    #[arg(long, value_name = "RATE", value_parser = positive_rate, required_unless_present = "bytes")]
     rate: Option<Rate>,
     /// Volume to move in that time: 10T, 500 GiB.
-    #[arg(long, value_name = "SIZE", value_parser = some_bytes, conflicts_with = "rate")]
+    #[arg(long, value_name = "SIZE", value_parser = positive_bytes, conflicts_with = "rate")]
     bytes: Option<ByteCount>,
     /// Maximum rate, with --bytes.
-    #[arg(long, value_name = "RATE", value_parser = some_rate, requires = "bytes")]
+    #[arg(long, value_name = "RATE", value_parser = positive_rate, requires = "bytes")]
     at_most: Option<Rate>,
     /// With --bytes: prefer one constant rate; otherwise finish as early as possible.
     #[arg(long, requires = "bytes")]
@@ -59,7 +59,7 @@ pub struct Reserve {
     )]
     until: Option<String>,
     /// Duration instead of --until: 2h, 90 min.
-    #[arg(long = "for", value_name = "TIME", value_parser = some_time, conflicts_with = "until")]
+    #[arg(long = "for", value_name = "TIME", value_parser = positive_time, conflicts_with = "until")]
     for_time: Option<Time>,
     /// Maximum number of simultaneous paths.
     #[arg(
@@ -77,10 +77,10 @@ pub struct Reserve {
         require_equals = true,
         default_missing_value = "links",
     )]
-    disjoint: Option<Shared>,
+    disjoint: Option<DisjointElements>,
     /// Path to prefer if one is enough.
     #[arg(long, value_name = "WHAT", default_value = "hops")]
-    prefer: Better,
+    prefer: PathPreference,
     /// Avoid this site. Repeatable.
     #[arg(long, value_name = "SITE")]
     avoid_site: Vec<String>,
@@ -119,54 +119,54 @@ pub struct Reserve {
 
 /// Kinds of elements that paths must not share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shared {
+enum DisjointElements {
     Links,
     Sites,
 }
 
 /// Criteria for the better path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Better {
+enum PathPreference {
     Hops,
     Latency,
     Room,
 }
 
-impl Reserve {
+impl ReserveCommand {
     /// Runs the command.
     pub fn run(self) -> Result<Exit> {
         let now = Zoned::now();
         let request = self.request(&now)?;
-        let controller = controller::asked(self.identity.as_deref())?;
+        let controller = controller::configured_controller(self.identity.as_deref())?;
         let key = SessionId::random()
             .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
         let granted =
-            in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
+            run_in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
         match granted {
-            Granted::Reserved(reserved) if self.json => {
-                answer::line(serde_json::to_string(&reserved)?);
+            ReservationAnswer::Reserved(reserved) if self.json => {
+                answer::write_line(serde_json::to_string(&reserved)?);
                 Ok(Exit::Success)
             }
-            Granted::Reserved(reserved) => {
+            ReservationAnswer::Reserved(reserved) => {
                 for reservation in &reserved.reservations {
-                    answer::lines(show::whole(reservation, &now).into_iter());
+                    answer::write_lines(show::details(reservation, &now).into_iter());
                 }
                 if self.hold
                     && let Some(first) = reserved.reservations.first()
                 {
-                    answer::line(format_args!(
+                    answer::write_line(format_args!(
                         "to take it: longhaul reservations {} commit",
                         first.id
                     ));
                 }
                 Ok(Exit::Success)
             }
-            Granted::NoRoom(refused) => {
+            ReservationAnswer::InsufficientBandwidth(refused) => {
                 message!("longhaul: {}", printable(refused.detail.as_bytes()));
                 if self.json {
-                    answer::line(serde_json::to_string(&refused)?);
+                    answer::write_line(serde_json::to_string(&refused)?);
                 } else {
-                    answer::lines(show::refusal(&refused.refusal, &now).into_iter());
+                    answer::write_lines(show::refusal(&refused.refusal, &now).into_iter());
                 }
                 Ok(Exit::SomeFailed)
             }
@@ -228,13 +228,13 @@ impl Reserve {
             paths: self.paths,
             disjoint: match self.disjoint {
                 None => Disjoint::No,
-                Some(Shared::Links) => Disjoint::Links,
-                Some(Shared::Sites) => Disjoint::Sites,
+                Some(DisjointElements::Links) => Disjoint::Links,
+                Some(DisjointElements::Sites) => Disjoint::Sites,
             },
             preference: match self.prefer {
-                Better::Hops => Preference::FewestHops,
-                Better::Latency => Preference::LeastLatency,
-                Better::Room => Preference::MostRoom,
+                PathPreference::Hops => Preference::FewestHops,
+                PathPreference::Latency => Preference::LeastLatency,
+                PathPreference::Room => Preference::MostRoom,
             },
             avoid_sites: self.avoid_site.clone(),
             avoid_links: self.avoid_link.clone(),

@@ -6,11 +6,11 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use longhaul_proto::Endpoint;
 use longhaul_proto::text::printable;
-use longhaul_route_source::{Choice, ChosenRoute, ClientSource, Question, Spread, Urgency};
+use longhaul_route_source::{Choice, ChosenRoute, ClientSource, RouteQuery, Spread, Urgency};
 use quantities::{ByteCount, Time};
 use serde_json::json;
 
-use crate::agent_client::in_runtime;
+use crate::agent_client::run_in_runtime;
 use crate::exit::Exit;
 use crate::target::SERVER_PORT;
 use crate::{answer, home};
@@ -47,16 +47,16 @@ pub struct RouteCommand {
 impl RouteCommand {
     /// Runs the command.
     pub fn run(self) -> Result<Exit> {
-        in_runtime(self.explain())
+        run_in_runtime(self.explain())
     }
 
     async fn explain(self) -> Result<Exit> {
         let destination = Endpoint::parse_with_port(&self.host, SERVER_PORT)
             .map_err(|error| anyhow!("{}: {error}", printable(self.host.as_bytes())))?;
         let identity = home::identity(self.identity.as_deref())?;
-        let source = ClientSource::of_home(identity.signing_key())
+        let source = ClientSource::from_home(identity.signing_key())
             .context("cannot tell who chooses routes")?;
-        let question = Question {
+        let question = RouteQuery {
             destination,
             receives: self.fetch,
             bytes: self.size.map(|size| size.0),
@@ -64,12 +64,15 @@ impl RouteCommand {
             congestion: self.congestion.clone(),
             urgency: Urgency::Urgent,
         };
-        let (choice, away) = match source.settled(&question) {
+        let (choice, away) = match source.choose_by_rules(&question) {
             Some(choice) => (choice, None),
-            None if !source.has_controller() => (source.at_once(&question).await, None),
-            None => match source.asked(&question).await {
+            None if !source.has_controller() => (source.choose_locally(&question).await, None),
+            None => match source.ask_controller(&question).await {
                 Ok(choice) => (choice, None),
-                Err(error) => (source.at_once(&question).await, Some(error.to_string())),
+                Err(error) => (
+                    source.choose_locally(&question).await,
+                    Some(error.to_string()),
+                ),
             },
         };
         if self.json {
@@ -82,17 +85,17 @@ impl RouteCommand {
                 };
                 routes.iter().map(shown).collect()
             };
-            answer::line(json!({
+            answer::write_line(json!({
                 "destination": question.destination.to_string(), "bytes": question.bytes,
                 "by": choice.origin.word(),
-                "routes": routes(choice.used()),
+                "routes": routes(choice.used_routes()),
                 "others": routes(choice.routes.get(choice.at_once..).unwrap_or_default()),
                 "seconds": choice.seconds, "why": lines(&choice, away.as_deref()),
                 "controller_error": away,
             }));
         } else {
             for line in lines(&choice, away.as_deref()) {
-                answer::line(line);
+                answer::write_line(line);
             }
         }
         Ok(Exit::Success)
@@ -106,12 +109,12 @@ fn lines(choice: &Choice, away: Option<&str>) -> Vec<String> {
     }
     let others = choice.routes.get(choice.at_once..).unwrap_or_default();
     let others: Vec<String> = others.iter().map(ChosenRoute::name).collect();
-    let time = choice.seconds.or_else(|| match choice.used() {
+    let time = choice.seconds.or_else(|| match choice.used_routes() {
         [one] => one.seconds,
         _ => None,
     });
     vec![
-        format!("route: {}", choice.names()),
+        format!("route: {}", choice.used_names()),
         format!("why: {}", choice.why.join("; ")),
         format!(
             "time: {}",

@@ -66,9 +66,9 @@ impl Router {
     async fn serve(self) -> Result<Exit> {
         let config = read(&self.config)?;
         let router = LinuxRouter::open(config, &self.state, this_machine())
-            .with_context(|| format!("router of {}", home::shown(&self.config)))?;
+            .with_context(|| format!("router of {}", home::display_path(&self.config)))?;
         let mut stop_signals = StopSignals::take()?;
-        for (link, error) in router.begin().await {
+        for (link, error) in router.install_standing_disciplines().await {
             tracing::warn!(%link, %error, "not made ready for circuits");
         }
         let Some(path) = self.listen else {
@@ -81,9 +81,9 @@ impl Router {
             return Ok(Exit::Success);
         };
         let listener = agent::bind(&path)?;
-        answer::line(format_args!(
+        answer::write_line(format_args!(
             "listening on {SOCKET_SCHEME}{}",
-            home::shown(&path)
+            home::display_path(&path)
         ));
         let (stop, stopped) = watch::channel(false);
         let listening = agent::listen(listener, Arc::new(router), stopped);
@@ -94,13 +94,14 @@ impl Router {
         let (ended, ()) = tokio::join!(listening, signalled);
         // No other router owns the socket while this one holds its record.
         let _ = std::fs::remove_file(&path);
-        ended.with_context(|| format!("cannot go on listening at {}", home::shown(&path)))?;
+        ended
+            .with_context(|| format!("cannot go on listening at {}", home::display_path(&path)))?;
         Ok(Exit::Success)
     }
 }
 
 fn read(file: &Path) -> Result<RouterConfig> {
-    let shown = home::shown(file);
+    let shown = home::display_path(file);
     let size = std::fs::metadata(file)
         .with_context(|| format!("cannot read {shown}"))?
         .len();

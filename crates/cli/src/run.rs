@@ -10,10 +10,10 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use longhaul_output::message;
-use longhaul_preload::launch::{self, Unfit};
+use longhaul_preload::launch::{self, UnsuitableProgram};
 use longhaul_preload::settings;
 use longhaul_proto::text::{is_printable, printable};
-use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
+use longhaul_ramp::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
 use quantities::{ByteCount, Rate, Time};
 
 use crate::{failure, quantity};
@@ -21,7 +21,7 @@ use crate::{failure, quantity};
 mod isolated;
 
 /// Exit code when `longhaul run` itself fails, as for `env`, `nice` and `timeout`.
-const FAILED: u8 = 125;
+const FAILED_EXIT_CODE: u8 = 125;
 /// Environment variable with the path of the preload object, if it is not beside this program.
 const OBJECT_VARIABLE: &str = "LONGHAUL_PRELOAD";
 
@@ -43,18 +43,18 @@ itself fails, 126 if the program cannot be run so, \
 /// it does not run, one is started for as long as the program runs.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct Run {
+pub struct RunCommand {
     /// Purpose of its connections, reported to the depots.
     #[arg(long, value_name = "TEXT", value_parser = purpose)]
     purpose: Option<String>,
     /// Size of each connection, such as 10G.
-    #[arg(long, value_name = "BYTES", value_parser = quantity::some_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::positive_bytes)]
     size: Option<ByteCount>,
     /// Desired rate, such as 500M.
-    #[arg(long, value_name = "R", value_parser = quantity::some_rate)]
+    #[arg(long, value_name = "R", value_parser = quantity::positive_rate)]
     rate: Option<Rate>,
     /// Maximum duration of each, such as 2h.
-    #[arg(long = "for", value_name = "DURATION", value_parser = quantity::some_time)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = quantity::positive_time)]
     duration: Option<Time>,
     /// Without a route or an on-ramp, refuse the connection (ENETUNREACH) instead of connecting
     /// directly.
@@ -85,20 +85,25 @@ fn purpose(text: &str) -> Result<String, String> {
     match text.len() {
         0 => Err("say what for, or leave it out".to_owned()),
         _ if !text.chars().all(is_printable) => Err("characters that cannot be seen".to_owned()),
-        1..=MAX_PURPOSE => Ok(text.to_owned()),
-        _ => Err(format!("at most {MAX_PURPOSE} bytes")),
+        1..=MAX_PURPOSE_BYTES => Ok(text.to_owned()),
+        _ => Err(format!("at most {MAX_PURPOSE_BYTES} bytes")),
     }
 }
 
-impl Run {
+impl RunCommand {
     /// Runs the program, or prints in one line why it could not.
     pub fn run(self) -> ExitCode {
         match self.start() {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
-                message!("longhaul: {}", printable(failure::line(&error).as_bytes()));
-                let unfit = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
-                ExitCode::from(unfit.unwrap_or(FAILED))
+                message!(
+                    "longhaul: {}",
+                    printable(failure::format_line(&error).as_bytes())
+                );
+                let unfit = error
+                    .downcast_ref::<UnsuitableProgram>()
+                    .map(UnsuitableProgram::exit_code);
+                ExitCode::from(unfit.unwrap_or(FAILED_EXIT_CODE))
             }
         }
     }
@@ -113,18 +118,18 @@ impl Run {
         let object = launch::find_object(OBJECT_VARIABLE)?;
         let mut command = Command::new(&path);
         command.arg0(name).args(words);
-        command.env("LD_PRELOAD", launch::preload(&object));
+        command.env("LD_PRELOAD", launch::ld_preload(&object));
         let (name, filters) = launch::inherited_filters();
         command.env(name, filters);
-        self.say(&mut command);
-        let not_started = |error| Unfit::NotExecutable(path.clone(), error);
-        if let Some(socket) = self.running() {
+        self.set_environment(&mut command);
+        let not_started = |error| UnsuitableProgram::NotExecutable(path.clone(), error);
+        if let Some(socket) = self.onramp_to_use() {
             command.env(SOCKET_VARIABLE, socket);
             return Err(not_started(command.exec()).into());
         }
-        let onramp = Own::start(self.routes.as_deref())?;
+        let onramp = OwnOnramp::start(self.routes.as_deref())?;
         command.env(SOCKET_VARIABLE, &onramp.socket);
-        let signals = launch::Passed::begin().context("cannot handle signals")?;
+        let signals = launch::SignalForwarder::begin().context("cannot handle signals")?;
         let child = command.spawn().map_err(not_started)?;
         let status = signals.wait(child).context("cannot wait for the program")?;
         onramp.end();
@@ -132,15 +137,15 @@ impl Run {
     }
 
     /// Returns the socket of the on-ramp to use, if it runs already.
-    fn running(&self) -> Option<PathBuf> {
+    fn onramp_to_use(&self) -> Option<PathBuf> {
         match &self.routes {
-            None => running(),
+            None => running_onramp(),
             Some(_) => None,
         }
     }
 
     /// Passes the options to the program in environment variables.
-    fn say(&self, command: &mut Command) {
+    fn set_environment(&self, command: &mut Command) {
         let mode = if self.closed { "closed" } else { "open" };
         command.env(settings::ROUTES_VARIABLE, mode);
         if self.right_size {
@@ -175,20 +180,20 @@ fn seconds(time: Time) -> u64 {
 }
 
 /// Returns the socket of the running on-ramp, if one runs.
-fn running() -> Option<PathBuf> {
-    let path = crate::onramp::asked_socket().ok()?;
-    longhaul_onramp::answers(&path).then_some(path)
+fn running_onramp() -> Option<PathBuf> {
+    let path = crate::onramp::configured_socket().ok()?;
+    longhaul_onramp::has_listener(&path).then_some(path)
 }
 
 /// An on-ramp for one program. Its socket is in a directory of its own, and it ends with this
 /// process.
-struct Own {
+struct OwnOnramp {
     child: Child,
     socket: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-impl Own {
+impl OwnOnramp {
     fn start(routes: Option<&Path>) -> Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("longhaul-run-")
@@ -212,7 +217,7 @@ impl Own {
             .stdout(Stdio::piped())
             // Signals from the terminal are for the program.
             .process_group(0);
-        ends_with_us(&mut command);
+        end_with_this_process(&mut command);
         let mut child = command.spawn().context("cannot start an on-ramp")?;
         let mut ready = String::new();
         if let Some(output) = child.stdout.take() {
@@ -247,7 +252,7 @@ impl Own {
 
 /// Has a child terminated when this process ends for any reason.
 #[allow(unsafe_code)] // nothing else runs in the child before it is another program
-fn ends_with_us(command: &mut Command) {
+fn end_with_this_process(command: &mut Command) {
     let signal = Some(rustix::process::Signal::TERM);
     // SAFETY: one system call, which is all that is done between fork and exec; it takes no lock
     // and allocates nothing.

@@ -8,9 +8,9 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
 use longhaul_output::message;
-use longhaul_session::{ListenOptions, Listener, Service};
+use longhaul_session::{ListenOptions, Listener, ServiceName};
 use longhaul_transfer::{
-    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, serve_files,
+    Access, Grants, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, ServerLimits, serve_files,
     serve_session,
 };
 use quantities::ByteCount;
@@ -34,14 +34,14 @@ const DESCRIPTORS_PER_STREAM: u64 = 8;
 /// Blocking threads for everything except copies: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
 /// Time for copies that end with the server to remove unfinished files, or to make them durable.
-const LET_GO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+const CLEANUP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Serve a directory to the keys that are granted access to it.
 ///
 /// Nothing is permitted without a grant. Nothing outside the root is ever read or written: no path
 /// and no symbolic link leads out, and links inside are not followed either.
 #[derive(Args)]
-pub struct Serve {
+pub struct ServeCommand {
     /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it
     /// is back, or SIGHUP confirms the new one.
     #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
@@ -76,21 +76,21 @@ pub struct Serve {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Maximum simultaneous copies.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().copies)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().copies)]
     max_copies: usize,
     /// Maximum streams of one copy.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().streams_per_copy)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().streams_per_copy)]
     max_streams: u16,
     /// Maximum files open at once to be written or read in blocks; fewer if the limit on
     /// descriptors (ulimit -n) requires it.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().open_files)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().open_files)]
     max_open_files: usize,
     /// Memory for the state of copies, in addition to the buffers of their streams: 512MiB; a bare
     /// number is MiB.
     #[arg(
         long,
         value_name = "SIZE",
-        default_value_t = ByteCount(Limits::default().bookkeeping as u64),
+        default_value_t = ByteCount(ServerLimits::default().bookkeeping as u64),
         value_parser = memory,
     )]
     max_memory: ByteCount,
@@ -106,7 +106,7 @@ pub struct Serve {
     json: bool,
 }
 
-impl Serve {
+impl ServeCommand {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
         // The log appears on the terminal of the user who copies.
@@ -126,18 +126,18 @@ impl Serve {
             }
         });
         // Unfinished files of copies are removed, or made durable.
-        runtime.shutdown_timeout(LET_GO_TIMEOUT);
+        runtime.shutdown_timeout(CLEANUP_TIMEOUT);
         exit
     }
 
     /// Returns the limits, with as many open files as this process may have.
-    fn limits(&self) -> Result<Limits> {
-        let limits = Limits {
+    fn limits(&self) -> Result<ServerLimits> {
+        let limits = ServerLimits {
             copies: self.max_copies,
             streams_per_copy: self.max_streams,
             open_files: self.max_open_files,
             bookkeeping: usize::try_from(self.max_memory.0).unwrap_or(usize::MAX),
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         let limits = limits.within_memory(ProcessLimits::current().address_space);
         let descriptors = descriptors::raise();
@@ -161,7 +161,7 @@ impl Serve {
                 // Too few for any guarantee: work waits for a free one.
                 let streams =
                     u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
-                Ok(Limits {
+                Ok(ServerLimits {
                     open_files: MIN_OPEN_FILES,
                     streams_per_copy: limits.streams_per_copy.min(streams.max(1)),
                     ..limits
@@ -170,7 +170,7 @@ impl Serve {
         }
     }
 
-    async fn serve(&self, root: &Path, limits: Limits) -> Result<Exit> {
+    async fn serve(&self, root: &Path, limits: ServerLimits) -> Result<Exit> {
         // From here on, SIGHUP reads the grants again and does not end the process.
         let mut hangup = signal(SignalKind::hangup())?;
         let grants = self.grants()?;
@@ -180,7 +180,7 @@ impl Serve {
                  (a client's is shown by: longhaul keys show)"
             );
         }
-        let served = home::shown(root);
+        let served = home::display_path(root);
         let root = ServedRoot::open(root)
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
@@ -202,11 +202,11 @@ impl Serve {
         );
         let server = Server::new(root, grants, limits);
         if self.allow_no_encrypt {
-            server.allow_clear();
+            server.allow_plaintext();
         }
-        let mut services = vec![Service::COPY, Service::FILES, Service::DOCTOR];
+        let mut services = vec![ServiceName::COPY, ServiceName::FILES, ServiceName::DOCTOR];
         if self.perf {
-            services.push(Service::PERF);
+            services.push(ServiceName::PERF);
         }
         let known = server.grants().clone();
         let options = |addr| ListenOptions {
@@ -216,7 +216,7 @@ impl Serve {
                 identity.clone(),
                 Arc::new({
                     let known = known.clone();
-                    move |key| known.now().knows(key)
+                    move |key| known.current().has_key(key)
                 }),
                 services.clone(),
             )
@@ -263,15 +263,18 @@ impl Serve {
                 server.replace_grants(grants);
                 tracing::info!("the grants have been read again");
             }
-            Err(error) => tracing::error!("the grants in force stay: {}", failure::line(&error)),
+            Err(error) => {
+                tracing::error!("the grants in force stay: {}", failure::format_line(&error))
+            }
         }
     }
 
     /// Dispatches each session to the service that its OPEN names.
     async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
-        let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
+        let meter =
+            longhaul_perf::MeasurementServer::new(longhaul_perf::MeasurementLimits::default());
         let events = Arc::new(EventLog::new());
-        let doctor = Arc::new(doctor::Answering::new(
+        let doctor = Arc::new(doctor::FactsService::new(
             server.grants().clone(),
             events.clone(),
         ));
@@ -281,12 +284,12 @@ impl Serve {
                 Err(error) => return error,
             };
             let service = &session.info().service;
-            if *service == Service::PERF {
+            if *service == ServiceName::PERF {
                 perf::answer(meter.clone(), events.clone(), session);
-            } else if *service == Service::DOCTOR {
+            } else if *service == ServiceName::DOCTOR {
                 let doctor = doctor.clone();
                 tokio::spawn(async move { doctor.answer(session).await });
-            } else if *service == Service::FILES {
+            } else if *service == ServiceName::FILES {
                 tokio::spawn(serve_files(server.clone(), session));
             } else {
                 tokio::spawn(serve_session(server.clone(), session));
@@ -315,13 +318,13 @@ impl Serve {
     fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
         if self.json {
-            answer::line(serde_json::json!({
+            answer::write_line(serde_json::json!({
                 "event": "listening", "address": address, "key": key, "root": root
             }));
         } else {
-            answer::line(format_args!("listening on {address}"));
-            answer::line(format_args!("key {key}"));
-            let host = answer::reachable(addr);
+            answer::write_line(format_args!("listening on {address}"));
+            answer::write_line(format_args!("key {key}"));
+            let host = answer::shown_address(addr);
             message!(
                 "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
                  lh://{host}/"

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, Service};
+use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServiceName};
 use longhaul_transfer::SessionConnector;
 
-use crate::trust::Remembering;
+use crate::trust::RememberingConnector;
 use crate::{home, trust};
 
 /// Options for lh://host/path.
@@ -36,17 +36,26 @@ impl ServerOptions {
     ///
     /// # Errors
     /// There is no key, or the user did not trust the server's key.
-    pub async fn connector(&self, service: Service, server: &Endpoint) -> Result<Arc<Remembering>> {
+    pub async fn connector(
+        &self,
+        service: ServiceName,
+        server: &Endpoint,
+    ) -> Result<Arc<RememberingConnector>> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
-        let wanted = trust::Wanted {
+        let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
         };
         let route = self.route.first().cloned().unwrap_or_default();
-        let mut options =
-            ConnectOptions::new(service, route, server.clone(), identity, trust::nobody());
+        let mut options = ConnectOptions::new(
+            service,
+            route,
+            server.clone(),
+            identity,
+            trust::trust_nobody(),
+        );
         let first = trust::settle(&wanted, &mut options).await?;
         let sessions = SessionConnector::new(options, self.route.clone());
-        Ok(Arc::new(Remembering::new(sessions, first)))
+        Ok(Arc::new(RememberingConnector::new(sessions, first)))
     }
 }

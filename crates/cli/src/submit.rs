@@ -5,8 +5,8 @@ use clap::Args;
 use longhaul_agent::{Job, JobRequest};
 use serde_json::json;
 
-use crate::agent_client::{AgentClient, AgentOptions, AgentOptionsOfSubmit, in_runtime};
-use crate::cp::{Cp, PathsOf};
+use crate::agent_client::{AgentClient, AgentOptions, SubmitAgentOptions, run_in_runtime};
+use crate::cp::{Cp, PathOrigin};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
@@ -45,7 +45,7 @@ pub struct Submit {
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
     #[command(flatten)]
-    agent: AgentOptionsOfSubmit,
+    agent: SubmitAgentOptions,
     #[command(flatten)]
     cp: Cp,
 }
@@ -61,7 +61,7 @@ impl Submit {
             not_before: self.not_before,
             on_end: Some(self.on_end).filter(|command| !command.is_empty()),
             on_end_url: self.on_end_url,
-            ..self.cp.request(of_agent(&agent)?)?
+            ..self.cp.request(path_origin(&agent)?)?
         };
         submit(&agent, &request, self.key.as_deref(), self.cp.wants_json())
     }
@@ -72,17 +72,17 @@ pub fn background(cp: &Cp) -> Result<Exit> {
     let agent = AgentOptions::from_environment();
     submit(
         &agent,
-        &cp.request(of_agent(&agent)?)?,
+        &cp.request(path_origin(&agent)?)?,
         None,
         cp.wants_json(),
     )
 }
 
 /// Returns the machine that the paths of the command line belong to.
-fn of_agent(agent: &AgentOptions) -> Result<PathsOf> {
+fn path_origin(agent: &AgentOptions) -> Result<PathOrigin> {
     Ok(match agent.server()? {
-        Some(_) => PathsOf::AnotherMachine,
-        None => PathsOf::ThisMachine,
+        Some(_) => PathOrigin::AnotherMachine,
+        None => PathOrigin::ThisMachine,
     })
 }
 
@@ -93,14 +93,14 @@ fn submit(
     as_json: bool,
 ) -> Result<Exit> {
     request.check()?;
-    in_runtime(async {
-        let agent = AgentClient::of_a_running_one(asked).await?;
+    run_in_runtime(async {
+        let agent = AgentClient::for_running_agent(asked).await?;
         let job: Job = agent
             .ask("POST", "/jobs", Some(&json!(request)), key)
             .await?;
         match as_json {
-            true => answer::line(serde_json::to_string(&job)?),
-            false => answer::line(format!(
+            true => answer::write_line(serde_json::to_string(&job)?),
+            false => answer::write_line(format!(
                 "job {}: longhaul job {}{} --follow shows how it goes",
                 job.id,
                 job.id,

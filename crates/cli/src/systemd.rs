@@ -26,18 +26,20 @@ pub fn install(unit: &Unit<'_>) -> Result<Exit> {
     let dir = unit_dir()
         .context("neither XDG_CONFIG_HOME nor HOME is set: say where units are to be kept")?;
     std::fs::create_dir_all(&dir)
-        .with_context(|| format!("cannot make the directory {}", home::shown(&dir)))?;
+        .with_context(|| format!("cannot make the directory {}", home::display_path(&dir)))?;
     let name = unit.name;
     let file = dir.join(format!("{name}.service"));
     let kept = ["LONGHAUL_HOME", "LONGHAUL_STATE"].map(|name| (name, std::env::var(name).ok()));
     std::fs::write(&file, text(unit, &program, &kept))
-        .with_context(|| format!("cannot write {}", home::shown(&file)))?;
-    answer::line(format!("wrote {}", home::shown(&file)));
-    answer::line(format!(
+        .with_context(|| format!("cannot write {}", home::display_path(&file)))?;
+    answer::write_line(format!("wrote {}", home::display_path(&file)));
+    answer::write_line(format!(
         "start it, now and at each login: systemctl --user daemon-reload && systemctl --user \
          enable --now {name}"
     ));
-    answer::line("to have it run while you are not logged in as well: loginctl enable-linger");
+    answer::write_line(
+        "to have it run while you are not logged in as well: loginctl enable-linger",
+    );
     Ok(Exit::Success)
 }
 

@@ -21,12 +21,12 @@ pub fn certificate(
     names: &[Endpoint],
 ) -> Result<Certificate> {
     if let (Some(certificate), Some(key)) = (certificate, key) {
-        return Ok(Certificate::of_site(certificate, key)?);
+        return Ok(Certificate::from_files(certificate, key)?);
     }
     let mut hosts: Vec<String> = names.iter().map(|name| bare(&name.host)).collect();
     hosts.sort();
     hosts.dedup();
-    Ok(Certificate::own(identity.signing_key(), &hosts)?)
+    Ok(Certificate::from_key(identity.signing_key(), &hosts)?)
 }
 
 /// Writes a service's own certificate to a file, for programs that authenticate services by
@@ -36,7 +36,8 @@ pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
         return Ok(());
     };
     let file = dir.join("certificate.pem");
-    std::fs::write(&file, pem).with_context(|| format!("cannot write {}", home::shown(&file)))
+    std::fs::write(&file, pem)
+        .with_context(|| format!("cannot write {}", home::display_path(&file)))
 }
 
 /// Waits for the next second, and returns it in seconds since the Unix epoch. Requests signed

@@ -9,17 +9,17 @@ use longhaul_control_client::ClientError;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::{
-    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict,
-    connect,
+    ConnectOptions, Endpoint, Error, KeyVerdict, KnownHosts, PublicKey, Route, ServerTrust,
+    Session, connect,
 };
-use longhaul_transfer::{ConnectError, Connector, Reserved, RoutePlan, SessionConnector};
+use longhaul_transfer::{ConnectError, Connector, ReservedRoute, RoutePlan, SessionConnector};
 use parking_lot::Mutex;
 
 use crate::home;
 
 /// Options of the command line about the server's key.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct HostKeyOptions {
     /// `--host-key`.
     pub key: Option<PublicKey>,
     /// `--accept-new`.
@@ -29,10 +29,10 @@ pub struct Wanted {
 /// A server's key to remember once the server has proved to own it. The first established session
 /// proves that; merely showing a key does not.
 #[derive(Debug, Clone, Default)]
-pub struct FirstUse(Option<Arc<Mutex<Unproved>>>);
+pub struct PendingHostKey(Option<Arc<Mutex<PendingKeyState>>>);
 
 #[derive(Debug)]
-struct Unproved {
+struct PendingKeyState {
     known: KnownHosts,
     server: Endpoint,
     /// The trusted key. If the user was not asked, it is the first key shown.
@@ -42,12 +42,12 @@ struct Unproved {
 
 /// Returns a trust that accepts no server. Options hold it until [`settle`] has found the right
 /// one.
-pub fn nobody() -> ServerTrust {
-    ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown))
+pub fn trust_nobody() -> ServerTrust {
+    ServerTrust::Callback(Arc::new(|_, _| KeyVerdict::Unknown))
 }
 
 /// Describes what to do about an unknown server that showed the key `found`.
-pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
+pub fn unknown_server_advice(server: &Endpoint, found: PublicKey) -> String {
     ClientError::Unknown {
         server: server.clone(),
         found,
@@ -57,7 +57,10 @@ pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
 
 /// Sets the server's trust in `options` as `wanted`; the user may be asked. Returns the key to
 /// remember once a session is established.
-pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<FirstUse> {
+pub async fn settle(
+    wanted: &HostKeyOptions,
+    options: &mut ConnectOptions,
+) -> Result<PendingHostKey> {
     let probe = async |trust| {
         let probe = ConnectOptions {
             server: trust,
@@ -69,7 +72,8 @@ pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<Fir
             _ => None,
         }
     };
-    let (trust, first) = of(wanted, &options.destination, "longhaul serve", probe).await?;
+    let (trust, first) =
+        resolve_trust(wanted, &options.destination, "longhaul serve", probe).await?;
     options.server = trust;
     Ok(first)
 }
@@ -79,28 +83,28 @@ pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<Fir
 ///
 /// # Errors
 /// The user did not trust the server's key, or the known keys cannot be read.
-pub async fn of(
-    wanted: &Wanted,
+pub async fn resolve_trust(
+    wanted: &HostKeyOptions,
     server: &Endpoint,
     program: &str,
     probe: impl AsyncFnOnce(ServerTrust) -> Option<PublicKey>,
-) -> Result<(ServerTrust, FirstUse)> {
+) -> Result<(ServerTrust, PendingHostKey)> {
     if let Some(key) = wanted.key {
-        return Ok((ServerTrust::Pinned(key), FirstUse::default()));
+        return Ok((ServerTrust::Pinned(key), PendingHostKey::default()));
     }
-    let known = KnownHosts::open(&home::known_hosts()?)?;
+    let known = KnownHosts::open(&home::known_hosts_file()?)?;
     if known.get(server).is_some() {
-        return Ok((known.trust(), FirstUse::default()));
+        return Ok((known.trust(), PendingHostKey::default()));
     }
     if wanted.accept_new {
         return Ok(first_use(known, server, None));
     }
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         // The connection will fail and report the key that the server showed.
-        return Ok((known.trust(), FirstUse::default()));
+        return Ok((known.trust(), PendingHostKey::default()));
     }
     let Some(found) = probe(known.trust()).await else {
-        return Ok((known.trust(), FirstUse::default()));
+        return Ok((known.trust(), PendingHostKey::default()));
     };
     if !confirmed(server, &found, program).await? {
         bail!("the key of {server} was not accepted; nothing was done");
@@ -109,9 +113,9 @@ pub async fn of(
 }
 
 /// Returns true if the key of `server` is known already, so that nothing else counts.
-pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
+pub fn is_known(wanted: &HostKeyOptions, server: &Endpoint) -> Result<bool> {
     Ok(wanted.key.is_some()
-        || KnownHosts::open(&home::known_hosts()?)?
+        || KnownHosts::open(&home::known_hosts_file()?)?
             .get(server)
             .is_some())
 }
@@ -143,27 +147,27 @@ fn first_use(
     known: KnownHosts,
     server: &Endpoint,
     key: Option<PublicKey>,
-) -> (ServerTrust, FirstUse) {
-    let state = Arc::new(Mutex::new(Unproved {
+) -> (ServerTrust, PendingHostKey) {
+    let state = Arc::new(Mutex::new(PendingKeyState {
         known,
         server: server.clone(),
         key,
         written: false,
     }));
-    let first = FirstUse(Some(Arc::clone(&state)));
+    let first = PendingHostKey(Some(Arc::clone(&state)));
     let trust = ServerTrust::Callback(Arc::new(move |_, found| {
         let mut state = state.lock();
         match *state.key.get_or_insert(*found) {
-            expected if expected == *found => Verdict::Trusted,
-            expected => Verdict::Mismatch { expected },
+            expected if expected == *found => KeyVerdict::Trusted,
+            expected => KeyVerdict::Mismatch { expected },
         }
     }));
     (trust, first)
 }
 
-impl FirstUse {
+impl PendingHostKey {
     /// Remembers the server's key at the first call. To be called once a session is established.
-    pub fn proved(&self) {
+    pub fn remember_key(&self) {
         let Some(state) = &self.0 else { return };
         let mut state = state.lock();
         let Some(key) = state.key.filter(|_| !state.written) else {
@@ -181,14 +185,14 @@ impl FirstUse {
 }
 
 /// Opener of sessions that remembers the server's key with the first established one.
-pub struct Remembering {
+pub struct RememberingConnector {
     sessions: SessionConnector,
-    first: FirstUse,
+    first: PendingHostKey,
 }
 
-impl Remembering {
+impl RememberingConnector {
     /// Creates an opener that uses `sessions`.
-    pub const fn new(sessions: SessionConnector, first: FirstUse) -> Self {
+    pub const fn new(sessions: SessionConnector, first: PendingHostKey) -> Self {
         Self { sessions, first }
     }
 
@@ -198,13 +202,13 @@ impl Remembering {
     }
 
     /// Forwards to [`SessionConnector::use_reserved`].
-    pub fn use_reserved(&self, reserved: &[Reserved]) {
+    pub fn use_reserved(&self, reserved: &[ReservedRoute]) {
         self.sessions.use_reserved(reserved);
     }
 
     /// Forwards to [`SessionConnector::await_routes`].
     pub fn await_routes(&self, awaited: bool) {
-        self.sessions.await_routes(awaited);
+        self.sessions.set_awaiting_routes(awaited);
     }
 
     /// Forwards to [`SessionConnector::is_planned`].
@@ -218,7 +222,7 @@ impl Remembering {
     }
 }
 
-impl Connector for Remembering {
+impl Connector for RememberingConnector {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
@@ -231,7 +235,7 @@ impl Connector for Remembering {
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let session = self.sessions.connect(route).await?;
-        self.first.proved();
+        self.first.remember_key();
         Ok(session)
     }
 }
@@ -258,16 +262,22 @@ mod tests {
             (shows, first)
         };
         let (shows, first) = begin(None);
-        first.proved();
-        assert_eq!(shows(&server, &one), Verdict::Trusted);
-        assert_eq!(shows(&server, &other), Verdict::Mismatch { expected: one });
+        first.remember_key();
+        assert_eq!(shows(&server, &one), KeyVerdict::Trusted);
+        assert_eq!(
+            shows(&server, &other),
+            KeyVerdict::Mismatch { expected: one }
+        );
         assert_eq!(written(), None);
-        first.proved();
+        first.remember_key();
         assert_eq!(written(), Some(one));
         // A key that the user confirmed, but the server does not show.
         let (shows, _) = begin(Some(other));
-        assert_eq!(shows(&server, &one), Verdict::Mismatch { expected: other });
+        assert_eq!(
+            shows(&server, &one),
+            KeyVerdict::Mismatch { expected: other }
+        );
         assert_eq!(written(), Some(one));
-        FirstUse::default().proved();
+        PendingHostKey::default().remember_key();
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use longhaul_agent::http::PageAddress;
 
-use crate::agent_client::{AgentClient, AgentOptions, agent_dir, in_runtime};
+use crate::agent_client::{AgentClient, AgentOptions, agent_dir, run_in_runtime};
 use crate::exit::Exit;
 use crate::{answer, home, logging};
 
@@ -29,21 +29,21 @@ impl Ui {
     /// Opens the page.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
-        in_runtime(async {
-            let agent = AgentClient::of_a_running_one(&AgentOptions::default()).await?;
+        run_in_runtime(async {
+            let agent = AgentClient::for_running_agent(&AgentOptions::default()).await?;
             let page: PageAddress = agent.ask("POST", "/tickets", None, None).await?;
             if self.print {
-                answer::line(&page.url);
+                answer::write_line(&page.url);
                 return Ok(Exit::Success);
             }
-            let file = led_by(&page.url, &agent_dir()?)?;
+            let file = write_redirect(&page.url, &agent_dir()?)?;
             match open(&file) {
-                true => answer::line("opened in the browser"),
+                true => answer::write_line("opened in the browser"),
                 false => {
-                    answer::line(
+                    answer::write_line(
                         "no browser was found (xdg-open, or $BROWSER); within a minute, open",
                     );
-                    answer::line(&page.url);
+                    answer::write_line(&page.url);
                 }
             }
             Ok(Exit::Success)
@@ -53,7 +53,7 @@ impl Ui {
 
 /// Writes a file that redirects a browser to the page. On a command line, the address would be
 /// visible to everyone who lists processes.
-fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
+fn write_redirect(url: &str, dir: &Path) -> Result<PathBuf> {
     let file = dir.join("open.html");
     let _ = std::fs::remove_file(&file);
     let written = || -> std::io::Result<()> {
@@ -68,7 +68,7 @@ fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
             "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"
         )
     };
-    written().with_context(|| format!("cannot write {}", home::shown(&file)))?;
+    written().with_context(|| format!("cannot write {}", home::display_path(&file)))?;
     Ok(file)
 }
 

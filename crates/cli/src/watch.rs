@@ -13,44 +13,46 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Event, Failure, FailureKind, Hash, Observer, Progress, is_reserved};
+use longhaul_transfer::{
+    Failure, FailureKind, Hash, Observer, TransferEvent, TransferProgress, is_reserved,
+};
 use parking_lot::{Mutex, MutexGuard};
 use quantities::{ByteCount, Time};
 use serde_json::{Value, json};
 
-use self::lines::{BAR_TEMPLATE, RecentLines, Shown, waiting_message};
+use self::lines::{BAR_TEMPLATE, ProgressState, RecentLines, waiting_message};
 use crate::answer;
-use crate::cp::routing::Judged;
+use crate::cp::routing::RouteVerdict;
 use crate::report::{FailedEntry, Report, hex};
 
 /// Maximum failures listed in the report; all are counted and reported as they happen.
 const MAX_LISTED_FAILURES: usize = 1000;
 /// Maximum route changes that the report lists.
-const MAX_JUDGED: usize = 100;
+const MAX_VERDICTS: usize = 100;
 /// Maximum reserved routes for which the reason of a lost stream is kept.
-const MAX_LOST: usize = 64;
+const MAX_LOST_ROUTES: usize = 64;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 const JSON_INTERVAL: Duration = Duration::from_millis(250);
 /// Time before a progress line appears; a shorter copy shows none.
 const PROGRESS_LINE_AFTER: Duration = Duration::from_millis(500);
 
 /// Observer of one copy.
-pub struct Watch {
+pub struct CopyWatch {
     /// The copy's counters.
-    pub progress: Arc<Progress>,
-    show: Show,
+    pub progress: Arc<TransferProgress>,
+    show: OutputOptions,
     started: Instant,
     bar: ProgressBar,
     /// The other end of the copy.
     server: OnceLock<String>,
     /// The destination, as the user gave it.
     destination: OnceLock<String>,
-    seen: Mutex<Seen>,
+    seen: Mutex<WatchState>,
 }
 
 /// Output that the user wants.
 #[derive(Debug, Clone, Copy)]
-pub struct Show {
+pub struct OutputOptions {
     /// Print JSON lines on standard output.
     pub json: bool,
     /// Print neither progress nor a summary.
@@ -62,7 +64,7 @@ pub struct Show {
 }
 
 #[derive(Default)]
-struct Seen {
+struct WatchState {
     /// The remote sources, and the number of them that are missing.
     sources: Vec<String>,
     missing: usize,
@@ -72,17 +74,17 @@ struct Seen {
     lines: RecentLines,
     files: u64,
     last_hash: Option<Hash>,
-    judged: Vec<Judged>,
+    judged: Vec<RouteVerdict>,
     /// Latest reason of a lost stream, by reserved route.
     lost: BTreeMap<String, String>,
     /// True once the report has been written: nothing may follow it.
     finished: bool,
 }
 
-impl Watch {
+impl CopyWatch {
     /// Starts to observe. Must be called on a runtime.
-    pub fn start(show: Show, started: Instant) -> Arc<Self> {
-        let Show { json, quiet, .. } = show;
+    pub fn start(show: OutputOptions, started: Instant) -> Arc<Self> {
+        let OutputOptions { json, quiet, .. } = show;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let watch = Arc::new(Self {
             progress: Arc::default(),
@@ -113,7 +115,7 @@ impl Watch {
     }
 
     /// Sets the destination, as the user gave it.
-    pub fn writes_to(&self, destination: &OsStr) {
+    pub fn set_destination(&self, destination: &OsStr) {
         let _ = self
             .destination
             .set(printable(destination.as_encoded_bytes()));
@@ -138,7 +140,7 @@ impl Watch {
     }
 
     /// Sets the other end of the copy, as the user knows it.
-    pub fn waits_for(&self, server: String) {
+    pub fn set_server(&self, server: String) {
         // The first of two hosts is enough.
         let _ = self.server.set(printable(server.as_bytes()));
     }
@@ -147,7 +149,7 @@ impl Watch {
         self.server.get().map_or("the server", String::as_str)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, WatchState> {
         self.seen.lock()
     }
 
@@ -192,7 +194,7 @@ impl Watch {
                 .flatten();
             self.bar.set_message(match progress.silence() {
                 Some(silence) => waiting_message(silence, self.server()),
-                None => Shown {
+                None => ProgressState {
                     done,
                     found,
                     speed,
@@ -222,7 +224,7 @@ impl Watch {
         let mut seen = self.seen();
         if !seen.finished {
             seen.finished = is_last;
-            answer::line(value);
+            answer::write_line(value);
         }
     }
 
@@ -237,14 +239,14 @@ impl Watch {
     }
 
     /// Prints a line unless the user only wants failures.
-    fn say(&self, line: &str) {
+    fn print_unless_quiet(&self, line: &str) {
         if !self.show.quiet {
             self.bar.suspend(|| message!("longhaul: {line}"));
         }
     }
 
     /// Returns true if this failure was already reported for a copy that was lost.
-    fn has_said(&self, path: &str, message: &str) -> bool {
+    fn was_reported(&self, path: &str, message: &str) -> bool {
         let seen = self.seen();
         let is_same = |entry: &FailedEntry| entry.path == path && entry.message == message;
         seen.earlier_failures.iter().any(is_same)
@@ -270,7 +272,7 @@ impl Watch {
     }
 
     /// Returns the verdicts on the routes that were chosen for the copy.
-    pub fn judged(&self) -> Vec<Judged> {
+    pub fn judged(&self) -> Vec<RouteVerdict> {
         self.seen().judged.clone()
     }
 
@@ -300,19 +302,19 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
-    fn event(&self, event: Event) {
+impl Observer for CopyWatch {
+    fn event(&self, event: TransferEvent) {
         // Text from a peer or a file name is about to reach a terminal or a log.
         let shown = |text: String| printable(text.as_bytes());
         match event {
-            Event::StreamOpened { stream, route } => {
+            TransferEvent::StreamOpened { stream, route } => {
                 if self.show.json {
                     self.line(
                         json!({ "event": "stream_opened", "stream": stream, "route": route }),
                     );
                 }
             }
-            Event::StreamLost {
+            TransferEvent::StreamLost {
                 stream,
                 route,
                 reason,
@@ -321,7 +323,7 @@ impl Observer for Watch {
                 let reason = shown(reason);
                 if is_reserved(&route) {
                     let mut seen = self.seen();
-                    if seen.lost.len() < MAX_LOST || seen.lost.contains_key(&route) {
+                    if seen.lost.len() < MAX_LOST_ROUTES || seen.lost.contains_key(&route) {
                         seen.lost.insert(route.clone(), reason.clone());
                     }
                 }
@@ -339,7 +341,7 @@ impl Observer for Watch {
                         .suspend(|| message!("longhaul: {reason}; going on"));
                 }
             }
-            Event::Waiting { silence, patience } => {
+            TransferEvent::Waiting { silence, patience } => {
                 let (seconds, server) = (silence.as_secs(), self.server());
                 let patience_seconds = patience.as_secs();
                 if self.show.json {
@@ -349,21 +351,21 @@ impl Observer for Watch {
                     }));
                 } else {
                     let patience = Time(Duration::from_secs(patience_seconds));
-                    self.say(&format!(
+                    self.print_unless_quiet(&format!(
                         "no data for {seconds} s: waiting up to {patience} for {server} \
                          (--patience)"
                     ));
                 }
             }
-            Event::Back { after } => {
+            TransferEvent::ArrivalResumed { after } => {
                 let (seconds, server) = (after.as_secs(), self.server());
                 if self.show.json {
                     self.line(json!({ "event": "back", "for": server, "seconds": seconds }));
                 } else {
-                    self.say(&format!("{server} answers again after {seconds} s"));
+                    self.print_unless_quiet(&format!("{server} answers again after {seconds} s"));
                 }
             }
-            Event::BegunAgain { reason } => {
+            TransferEvent::CopyReplaced { reason } => {
                 let mut seen = self.seen();
                 let failures = std::mem::take(&mut seen.failures);
                 if !failures.is_empty() {
@@ -376,12 +378,12 @@ impl Observer for Watch {
                 if self.show.json {
                     self.line(json!({ "event": "begun_again", "reason": reason }));
                 } else {
-                    self.say(&format!(
+                    self.print_unless_quiet(&format!(
                         "{reason}; beginning another, which resumes from what is there"
                     ));
                 }
             }
-            Event::RouteJudged {
+            TransferEvent::RouteJudged {
                 route,
                 standing,
                 reason,
@@ -393,15 +395,15 @@ impl Observer for Watch {
                     }));
                 }
                 let mut seen = self.seen();
-                if seen.judged.len() < MAX_JUDGED {
-                    seen.judged.push(Judged {
+                if seen.judged.len() < MAX_VERDICTS {
+                    seen.judged.push(RouteVerdict {
                         route,
                         standing,
                         reason,
                     });
                 }
             }
-            Event::Resumed { path, bytes, size } => {
+            TransferEvent::Resumed { path, bytes, size } => {
                 let path = shown(path);
                 if self.show.json {
                     self.line(
@@ -416,7 +418,7 @@ impl Observer for Watch {
                     });
                 }
             }
-            Event::Done {
+            TransferEvent::Done {
                 path,
                 bytes,
                 hash,
@@ -435,14 +437,14 @@ impl Observer for Watch {
                     }));
                 }
             }
-            Event::Failed { path, failure } => {
+            TransferEvent::Failed { path, failure } => {
                 let (path, message) = (shown(path), shown(self.failure_text(&failure)));
                 if self.show.json {
                     self.line(json!({
                         "event": "failed", "path": path, "kind": failure.kind,
                         "message": message
                     }));
-                } else if !self.has_said(&path, &message) {
+                } else if !self.was_reported(&path, &message) {
                     self.bar.suspend(|| message!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
@@ -506,7 +508,7 @@ impl Rates {
         self.total.update(bytes)
     }
 
-    fn by_route(&mut self, progress: &Progress) -> Vec<(String, f64)> {
+    fn by_route(&mut self, progress: &TransferProgress) -> Vec<(String, f64)> {
         let mut sums: Vec<(String, u64)> = Vec::new();
         for stream in progress.streams() {
             let bytes = stream.bytes.load(Ordering::Relaxed);
@@ -539,9 +541,9 @@ mod tests {
     #[test]
     fn absurd_byte_counts_do_not_break_the_progress_line() {
         for json in [false, true] {
-            let watch = Watch {
+            let watch = CopyWatch {
                 progress: Arc::default(),
-                show: Show {
+                show: OutputOptions {
                     json,
                     quiet: false,
                     explain: true,
@@ -574,9 +576,9 @@ mod tests {
 
     #[test]
     fn failures_name_their_end_and_a_remedy() {
-        let watch = |suggests_overwrite| Watch {
+        let watch = |suggests_overwrite| CopyWatch {
             progress: Arc::default(),
-            show: Show {
+            show: OutputOptions {
                 json: false,
                 quiet: false,
                 explain: false,

@@ -13,7 +13,7 @@ pub enum HomeError {
     #[error("neither LONGHAUL_HOME nor HOME is set: say where keys are to be kept")]
     Nowhere,
     /// The directory cannot be created: check the permissions of the one above it.
-    #[error("cannot make the directory {}", shown(path))]
+    #[error("cannot make the directory {}", display_path(path))]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum HomeError {
 }
 
 /// Returns the value of an environment variable, or `None` if it is unset or empty.
-fn from(name: &str) -> Option<PathBuf> {
+fn env_path(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .filter(|value| !value.is_empty())
         .map(PathBuf::from)
@@ -40,10 +40,10 @@ fn from(name: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// [`HomeError::Nowhere`].
-pub fn dir() -> Result<PathBuf, HomeError> {
-    from("LONGHAUL_HOME")
-        .or_else(|| Some(from("XDG_CONFIG_HOME")?.join("longhaul")))
-        .or_else(|| Some(from("HOME")?.join(".config/longhaul")))
+pub fn config_dir() -> Result<PathBuf, HomeError> {
+    env_path("LONGHAUL_HOME")
+        .or_else(|| Some(env_path("XDG_CONFIG_HOME")?.join("longhaul")))
+        .or_else(|| Some(env_path("HOME")?.join(".config/longhaul")))
         .ok_or(HomeError::Nowhere)
 }
 
@@ -52,8 +52,8 @@ pub fn dir() -> Result<PathBuf, HomeError> {
 /// else `~/.local/state/longhaul`. Returns `None` if none of these variables nor `HOME` is set.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
-    let below = |name, path| Some(from(name)?.join(path));
-    from("LONGHAUL_STATE")
+    let below = |name, path| Some(env_path(name)?.join(path));
+    env_path("LONGHAUL_STATE")
         .or_else(|| below("LONGHAUL_HOME", "state"))
         .or_else(|| below("XDG_STATE_HOME", "longhaul"))
         .or_else(|| below("HOME", ".local/state/longhaul"))
@@ -64,7 +64,7 @@ pub fn state_dir() -> Option<PathBuf> {
 /// # Errors
 /// [`HomeError::Nowhere`], [`HomeError::Directory`].
 pub fn make_dir() -> Result<PathBuf, HomeError> {
-    let dir = dir()?;
+    let dir = config_dir()?;
     make_private(&dir)?;
     Ok(dir)
 }
@@ -87,7 +87,7 @@ pub fn make_private(dir: &Path) -> Result<(), HomeError> {
 
 /// Returns a path in printable form.
 #[must_use]
-pub fn shown(path: &Path) -> String {
+pub fn display_path(path: &Path) -> String {
     printable(path.as_os_str().as_encoded_bytes())
 }
 
@@ -95,7 +95,7 @@ pub fn shown(path: &Path) -> String {
 ///
 /// # Errors
 /// As [`make_dir`].
-pub fn known_hosts() -> Result<PathBuf, HomeError> {
+pub fn known_hosts_file() -> Result<PathBuf, HomeError> {
     Ok(make_dir()?.join("known_hosts"))
 }
 

@@ -38,7 +38,7 @@ pub enum RoutesError {
     /// The file cannot be read: check the path and its permissions.
     #[error(
         "{}: cannot read the table of routes: {source}",
-        crate::home::shown(file)
+        crate::home::display_path(file)
     )]
     Unreadable {
         /// The file.
@@ -47,7 +47,7 @@ pub enum RoutesError {
         source: io::Error,
     },
     /// A line of the file is invalid: correct it as the message says.
-    #[error("{}:{line}: {problem}", crate::home::shown(file))]
+    #[error("{}:{line}: {problem}", crate::home::display_path(file))]
     Line {
         /// The file.
         file: PathBuf,
@@ -147,7 +147,7 @@ const fn yes() -> bool {
 impl RouteRule {
     /// Returns the destinations of the rule.
     #[must_use]
-    pub fn to(&self) -> &[HostPattern] {
+    pub fn destinations(&self) -> &[HostPattern] {
         &self.to
     }
 
@@ -189,7 +189,7 @@ impl RouteTable {
             .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
         let rules = table.route.into_iter().map(|rule| {
             let begins = line(rule.span().start);
-            read(rule.into_inner(), begins).map_err(|(at, problem)| wrong(at, &problem))
+            parse_rule(rule.into_inner(), begins).map_err(|(at, problem)| wrong(at, &problem))
         });
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
@@ -227,9 +227,9 @@ impl RouteTable {
 }
 
 /// Byte offset of a problem in the text, and the problem.
-type Wrong = (usize, String);
+type ParseProblem = (usize, String);
 
-fn read(rule: RuleText, line: usize) -> Result<RouteRule, Wrong> {
+fn parse_rule(rule: RuleText, line: usize) -> Result<RouteRule, ParseProblem> {
     if rule.to.get_ref().is_empty() {
         return Err((
             rule.to.span().start,

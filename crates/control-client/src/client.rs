@@ -23,7 +23,7 @@ const MAX_SHOWN_BYTES: usize = 200;
 
 /// Transport to a service.
 #[derive(Debug)]
-enum Way {
+enum Transport {
     Socket(PathBuf),
     Https(Box<Https>),
 }
@@ -32,7 +32,7 @@ enum Way {
 #[derive(Debug)]
 pub struct ServiceClient {
     service: &'static str,
-    way: Way,
+    way: Transport,
     max_answer: usize,
 }
 
@@ -42,24 +42,24 @@ impl ServiceClient {
     pub const fn at_socket(service: &'static str, socket: PathBuf) -> Self {
         Self {
             service,
-            way: Way::Socket(socket),
+            way: Transport::Socket(socket),
             max_answer: MAX_ANSWER_BYTES,
         }
     }
 
     /// Creates a client for a service on another machine.
     #[must_use]
-    pub fn elsewhere(service: &'static str, https: Https) -> Self {
+    pub fn over_https(service: &'static str, https: Https) -> Self {
         Self {
             service,
-            way: Way::Https(Box::new(https)),
+            way: Transport::Https(Box::new(https)),
             max_answer: MAX_ANSWER_BYTES,
         }
     }
 
     /// Sets the maximum size of an answer, in bytes.
     #[must_use]
-    pub fn taking_at_most(self, max_answer: usize) -> Self {
+    pub fn with_max_answer(self, max_answer: usize) -> Self {
         Self { max_answer, ..self }
     }
 
@@ -73,8 +73,8 @@ impl ServiceClient {
     #[must_use]
     pub fn socket(&self) -> Option<&std::path::Path> {
         match &self.way {
-            Way::Socket(socket) => Some(socket),
-            Way::Https(_) => None,
+            Transport::Socket(socket) => Some(socket),
+            Transport::Https(_) => None,
         }
     }
 
@@ -82,10 +82,10 @@ impl ServiceClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn reach(&self) -> Result<(), ClientError> {
+    pub async fn check_reachable(&self) -> Result<(), ClientError> {
         match &self.way {
-            Way::Socket(path) => self.at(path).await.map(drop),
-            Way::Https(https) => https.connect().await.map(drop),
+            Transport::Socket(path) => self.connect_socket(path).await.map(drop),
+            Transport::Https(https) => https.connect().await.map(drop),
         }
     }
 
@@ -101,9 +101,9 @@ impl ServiceClient {
         idempotency_key: Option<&str>,
     ) -> Result<T, ClientError> {
         let response = self.send(method, path, body, idempotency_key).await?;
-        let bytes = self.content(response).await?;
+        let bytes = self.read_success(response).await?;
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
-        serde_json::from_slice(text).map_err(|error| self.not_understood(error.to_string()))
+        serde_json::from_slice(text).map_err(|error| self.malformed_answer(error.to_string()))
     }
 
     /// Sends a request and returns the response without reading its body.
@@ -118,8 +118,8 @@ impl ServiceClient {
         idempotency_key: Option<&str>,
     ) -> Result<Response<Incoming>, ClientError> {
         let host = match &self.way {
-            Way::Socket(_) => "localhost".to_owned(),
-            Way::Https(https) => https.authority(),
+            Transport::Socket(_) => "localhost".to_owned(),
+            Transport::Https(https) => https.authority(),
         };
         let mut request = Request::builder()
             .method(method)
@@ -142,11 +142,11 @@ impl ServiceClient {
         let request = request.body(Bytes::from(body));
         let request = request.map_err(|error| cannot(error.to_string()))?;
         match &self.way {
-            Way::Socket(path) => {
-                let stream = self.at(path).await?;
+            Transport::Socket(path) => {
+                let stream = self.connect_socket(path).await?;
                 self.exchange(TokioIo::new(stream), request).await
             }
-            Way::Https(https) => {
+            Transport::Https(https) => {
                 let stream = https.connect().await?;
                 self.exchange(stream, https.signed(request)?).await
             }
@@ -157,11 +157,11 @@ impl ServiceClient {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn content(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
-        let (status, bytes) = self.whole(response).await?;
+    pub async fn read_success(&self, response: Response<Incoming>) -> Result<Bytes, ClientError> {
+        let (status, bytes) = self.read_body(response).await?;
         match status.is_success() {
             true => Ok(bytes),
-            false => Err(self.problem(status, &bytes)),
+            false => Err(self.problem_error(status, &bytes)),
         }
     }
 
@@ -169,7 +169,7 @@ impl ServiceClient {
     ///
     /// # Errors
     /// The connection failed, or the answer is too long.
-    pub async fn whole(
+    pub async fn read_body(
         &self,
         response: Response<Incoming>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
@@ -178,12 +178,12 @@ impl ServiceClient {
         let body = body
             .collect()
             .await
-            .map_err(|error| self.broke_off(error))?;
+            .map_err(|error| self.broken_off_error(error))?;
         Ok((status, body.to_bytes()))
     }
 
     /// Creates the error of a connection that ended within an answer.
-    pub fn broke_off(&self, error: impl ToString) -> ClientError {
+    pub fn broken_off_error(&self, error: impl ToString) -> ClientError {
         ClientError::BrokeOff {
             service: self.service,
             why: printable(error.to_string().as_bytes()),
@@ -192,14 +192,14 @@ impl ServiceClient {
 
     /// Creates the error of a malformed answer.
     #[must_use]
-    pub fn not_understood(&self, why: String) -> ClientError {
+    pub fn malformed_answer(&self, why: String) -> ClientError {
         ClientError::Answer {
             service: self.service,
             why,
         }
     }
 
-    async fn at(&self, path: &std::path::Path) -> Result<UnixStream, ClientError> {
+    async fn connect_socket(&self, path: &std::path::Path) -> Result<UnixStream, ClientError> {
         let stream = UnixStream::connect(path).await;
         stream.map_err(|source| ClientError::NoSocket {
             path: path.to_owned(),
@@ -217,17 +217,17 @@ impl ServiceClient {
     {
         let (mut sender, connection) = http1::handshake(stream)
             .await
-            .map_err(|error| self.broke_off(error))?;
+            .map_err(|error| self.broken_off_error(error))?;
         tokio::spawn(connection);
         let sent = sender.send_request(request.map(Full::new)).await;
-        sent.map_err(|error| self.broke_off(error))
+        sent.map_err(|error| self.broken_off_error(error))
     }
 
     /// Creates the error of an answer without success.
-    pub(crate) fn problem(&self, status: StatusCode, bytes: &[u8]) -> ClientError {
+    pub(crate) fn problem_error(&self, status: StatusCode, bytes: &[u8]) -> ClientError {
         match serde_json::from_slice(bytes) {
             Ok(problem) => ClientError::Refused(problem),
-            Err(_) => self.not_understood(format!(
+            Err(_) => self.malformed_answer(format!(
                 "{status} {}",
                 printable(bytes.get(..MAX_SHOWN_BYTES).unwrap_or(bytes))
             )),

@@ -20,12 +20,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::ServiceClient;
 use crate::error::ClientError;
-use crate::settings::{SERVICE, Settings};
+use crate::settings::{ControllerSettings, SERVICE};
 
 /// Client of a controller, or of several that share a store. With several, it asks the next one if
 /// one does not answer or is unavailable.
 #[derive(Debug)]
-pub struct Controller {
+pub struct ControllerClient {
     /// Clients of the controllers; never empty.
     clients: Vec<ServiceClient>,
     /// Index of the controller that answered last.
@@ -33,24 +33,24 @@ pub struct Controller {
     within: Duration,
 }
 
-pub use reservations::{Action, Granted};
+pub use reservations::{ReservationAction, ReservationAnswer};
 
 /// Maximum number of attempts with a single controller.
-const SENT_AT_MOST: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Time for which several controllers are retried, until a new leader has replaced one that failed.
-const FAILOVER_TIME: Duration = Duration::from_secs(30);
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause between two rounds of attempts.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
 
 /// Default time limit of an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Controller {
+impl ControllerClient {
     /// Creates a client of the controllers in `settings`, which signs with `key`.
     ///
     /// # Errors
     /// The root certificates cannot be read.
-    pub fn new(settings: &Settings, key: &SigningKey) -> Result<Self, TlsError> {
+    pub fn new(settings: &ControllerSettings, key: &SigningKey) -> Result<Self, TlsError> {
         let clients = settings.sites().map(|site| site.client(key));
         Ok(Self {
             clients: clients.collect::<Result<_, TlsError>>()?,
@@ -61,7 +61,7 @@ impl Controller {
 
     /// Creates a client of a single controller.
     #[must_use]
-    pub fn of(client: ServiceClient) -> Self {
+    pub fn from_client(client: ServiceClient) -> Self {
         Self {
             clients: vec![client],
             at: AtomicUsize::new(0),
@@ -71,7 +71,7 @@ impl Controller {
 
     /// Sets the time limit of an answer.
     #[must_use]
-    pub fn within(self, within: Duration) -> Self {
+    pub fn with_timeout(self, within: Duration) -> Self {
         Self { within, ..self }
     }
 
@@ -120,7 +120,7 @@ impl Controller {
                 path.push(before);
                 path.push_str(name);
                 path.push('=');
-                path.push_str(&encoded(value));
+                path.push_str(&percent_encode(value));
                 before = '&';
             }
         }
@@ -132,13 +132,13 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn routes_file(&self) -> Result<String, ClientError> {
-        self.each(|client| async move {
+        self.ask_in_turn(|client| async move {
             let response = client
                 .send("GET", "/routes.toml", None::<&()>, None)
                 .await?;
-            let bytes = client.content(response).await?;
+            let bytes = client.read_success(response).await?;
             String::from_utf8(bytes.into())
-                .map_err(|_| client.not_understood("it is no text".to_owned()))
+                .map_err(|_| client.malformed_answer("it is no text".to_owned()))
         })
         .await
     }
@@ -167,7 +167,7 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn register(&self, registration: &Registration) -> Result<Registered, ClientError> {
-        let path = format!("/depots/{}", encoded(&registration.key.to_string()));
+        let path = format!("/depots/{}", percent_encode(&registration.key.to_string()));
         self.ask("PUT", &path, Some(registration)).await
     }
 
@@ -176,7 +176,7 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn unregister(&self, key: &PublicKey) -> Result<(), ClientError> {
-        let path = format!("/depots/{}", encoded(&key.to_string()));
+        let path = format!("/depots/{}", percent_encode(&key.to_string()));
         self.ask("DELETE", &path, None::<&()>).await
     }
 
@@ -193,7 +193,7 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn probe_result(&self, id: &str, result: &ProbeResult) -> Result<(), ClientError> {
-        let path = format!("/probes/{}/result", encoded(id));
+        let path = format!("/probes/{}/result", percent_encode(id));
         let _: serde_json::Value = self.ask("POST", &path, Some(result)).await?;
         Ok(())
     }
@@ -205,13 +205,13 @@ impl Controller {
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
         debug_assert!(path.parse::<PathAndQuery>().is_ok(), "{path}");
-        self.each(|client| client.ask(method, path, body, None))
+        self.ask_in_turn(|client| client.ask(method, path, body, None))
             .await
     }
 
     /// Asks the controllers in turn until one answers, beginning with the one that answered last.
     /// They share the time limit.
-    async fn each<'a, T, F>(
+    async fn ask_in_turn<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,
     ) -> Result<T, ClientError>
@@ -239,9 +239,9 @@ impl Controller {
                 })
             });
             match answer {
-                Err(error) if error.is_passing() && left > 0 => last = Some(error),
+                Err(error) if error.is_transient() && left > 0 => last = Some(error),
                 answer => {
-                    if !answer.as_ref().is_err_and(ClientError::is_passing) {
+                    if !answer.as_ref().is_err_and(ClientError::is_transient) {
                         self.at.store(at, Ordering::Relaxed);
                     }
                     return answer;
@@ -257,7 +257,7 @@ impl Controller {
 
     /// Like [`Self::each`], with retries if no answer came. A single controller is asked a few
     /// times, several for as long as they may take to agree on a leader.
-    async fn insist<'a, T, F>(
+    async fn ask_with_retries<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,
     ) -> Result<T, ClientError>
@@ -268,11 +268,11 @@ impl Controller {
         loop {
             let is_several = self.clients.len() > 1;
             let goes_on = match is_several {
-                true => began.elapsed() < FAILOVER_TIME,
-                false => sent < SENT_AT_MOST,
+                true => began.elapsed() < FAILOVER_TIMEOUT,
+                false => sent < MAX_ATTEMPTS,
             };
-            match self.each(&ask).await {
-                Err(error) if error.is_passing() && goes_on => sent += 1,
+            match self.ask_in_turn(&ask).await {
+                Err(error) if error.is_transient() && goes_on => sent += 1,
                 answer => return answer,
             }
             if is_several {
@@ -284,7 +284,7 @@ impl Controller {
 
 /// Percent-encodes text for a path or a query (RFC 3986, section 2.3).
 #[must_use]
-pub fn encoded(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     use std::fmt::Write;
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn path_segments_are_percent_encoded() {
-        assert_eq!(encoded("depot-1.example"), "depot-1.example");
-        assert_eq!(encoded("lhk1:a/b c\u{e9}"), "lhk1%3Aa%2Fb%20c%C3%A9");
+        assert_eq!(percent_encode("depot-1.example"), "depot-1.example");
+        assert_eq!(percent_encode("lhk1:a/b c\u{e9}"), "lhk1%3Aa%2Fb%20c%C3%A9");
     }
 }

@@ -10,7 +10,7 @@ use longhaul_proto::{Endpoint, PublicKey};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No service listens at the socket.
-    #[error("nothing answers at {}: {source}", longhaul_config::home::shown(.path))]
+    #[error("nothing answers at {}: {source}", longhaul_config::home::display_path(.path))]
     NoSocket {
         /// Path of the socket.
         path: PathBuf,
@@ -113,7 +113,7 @@ impl ClientError {
     /// Returns true if the same request may succeed later: neither the request nor the caller is at
     /// fault.
     #[must_use]
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::NoSocket { .. }
             | Self::Unreachable { .. }

@@ -8,17 +8,17 @@ use hyper::body::Bytes;
 use longhaul_api::signatures::message::Scheme;
 use longhaul_api::signatures::sign::random_nonce;
 use longhaul_api::signatures::{Purpose, sign};
-use longhaul_api::tls::{self, ClientTls, Known, TlsError};
+use longhaul_api::tls::{self, ClientTls, ServerVerification, TlsError};
 use longhaul_hop::{Resolver, unix_ms};
 use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
-use longhaul_session::{ServerTrust, Verdict};
+use longhaul_session::{KeyVerdict, ServerTrust};
 use tokio::net::TcpStream;
 
 use crate::error::ClientError;
 
 /// Method of verifying a service.
 #[derive(Clone)]
-pub enum Trust {
+pub enum HttpsTrust {
     /// By its key only.
     Key(ServerTrust),
     /// By an authority that this machine trusts, otherwise by its key.
@@ -28,9 +28,9 @@ pub enum Trust {
 }
 
 /// Key that the service presented with the verdict on it, if it was checked.
-type Seen = Arc<OnceLock<(PublicKey, Verdict)>>;
+type VerdictCell = Arc<OnceLock<(PublicKey, KeyVerdict)>>;
 /// Callback after each TLS handshake, which has proved that the service holds the key it presents.
-type Proved = Box<dyn Fn() + Send + Sync>;
+type ConnectedCallback = Box<dyn Fn() + Send + Sync>;
 
 /// TLS client of one service.
 pub struct Https {
@@ -38,8 +38,8 @@ pub struct Https {
     server: Endpoint,
     tls: ClientTls,
     key: SigningKey,
-    seen: Seen,
-    proved: Option<Proved>,
+    seen: VerdictCell,
+    proved: Option<ConnectedCallback>,
 }
 
 impl std::fmt::Debug for Https {
@@ -50,10 +50,10 @@ impl std::fmt::Debug for Https {
 
 /// Returns the verdict of `trust` on a key that a server presents.
 #[must_use]
-pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Verdict {
+pub fn trust_verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> KeyVerdict {
     match trust {
-        ServerTrust::Pinned(expected) if expected == found => Verdict::Trusted,
-        ServerTrust::Pinned(expected) => Verdict::Mismatch {
+        ServerTrust::Pinned(expected) if expected == found => KeyVerdict::Trusted,
+        ServerTrust::Pinned(expected) => KeyVerdict::Mismatch {
             expected: *expected,
         },
         ServerTrust::Callback(ask) => ask(server, found),
@@ -69,27 +69,27 @@ impl Https {
     pub fn new(
         service: &'static str,
         server: Endpoint,
-        trust: Trust,
+        trust: HttpsTrust,
         key: SigningKey,
     ) -> Result<Self, TlsError> {
-        let seen = Seen::default();
+        let seen = VerdictCell::default();
         let by_key = |trust: ServerTrust| {
             let (seen, server) = (seen.clone(), server.clone());
             Arc::new(move |found: &PublicKey| {
-                let verdict = verdict(&trust, &server, found);
+                let verdict = trust_verdict(&trust, &server, found);
                 seen.get_or_init(|| (*found, verdict));
-                verdict == Verdict::Trusted
+                verdict == KeyVerdict::Trusted
             })
         };
         let known = match trust {
-            Trust::Key(trust) => Known::ByKey(by_key(trust)),
-            Trust::AuthorityOrKey(trust) => Known::Either(by_key(trust)),
-            Trust::Authority(file) => Known::ByAuthority(file),
+            HttpsTrust::Key(trust) => ServerVerification::ByKey(by_key(trust)),
+            HttpsTrust::AuthorityOrKey(trust) => ServerVerification::Either(by_key(trust)),
+            HttpsTrust::Authority(file) => ServerVerification::ByAuthority(file),
         };
         Ok(Self {
             service,
             server,
-            tls: tls::client(known)?,
+            tls: tls::client_config(known)?,
             key,
             seen,
             proved: None,
@@ -98,7 +98,7 @@ impl Https {
 
     /// Sets a callback for each established connection.
     #[must_use]
-    pub fn telling(self, proved: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn on_connected(self, proved: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             proved: Some(Box::new(proved)),
             ..self
@@ -146,8 +146,8 @@ impl Https {
         let _ = stream.set_nodelay(true);
         let secured = tls::connect(&self.tls, &host, stream).await;
         let secured = secured.map_err(|source| match self.seen.get() {
-            Some(&(found, Verdict::Unknown)) => ClientError::Unknown { server, found },
-            Some(&(found, Verdict::Mismatch { expected })) => ClientError::OtherKey {
+            Some(&(found, KeyVerdict::Unknown)) => ClientError::Unknown { server, found },
+            Some(&(found, KeyVerdict::Mismatch { expected })) => ClientError::OtherKey {
                 service,
                 server,
                 expected,

@@ -20,11 +20,11 @@ pub mod spool;
 pub mod url;
 
 pub use client::ServiceClient;
-pub use controller::{Controller, encoded};
+pub use controller::{ControllerClient, percent_encode};
 pub use error::ClientError;
 pub use https::Https;
 pub use longhaul_api::tls::TlsError;
 pub use longhaul_hop::unix_ms;
-pub use settings::{Settings, SettingsError};
+pub use settings::{ControllerSettings, SettingsError};
 pub use spool::Spool;
 pub use url::ServiceUrl;

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use longhaul_api::tls::TlsError;
-use longhaul_config::home::shown;
+use longhaul_config::home::display_path;
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::text::printable;
 use longhaul_proto::{PublicKey, SigningKey};
@@ -24,13 +24,13 @@ use longhaul_session::ServerTrust;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ServiceClient;
-use crate::https::{Https, Trust};
+use crate::https::{Https, HttpsTrust};
 use crate::url::ServiceUrl;
 
 /// Name of the file, next to the keys.
-pub const FILE: &str = "controller.toml";
+pub const FILE_NAME: &str = "controller.toml";
 /// Maximum size of the file, in bytes.
-const MAX_BYTES: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 /// Name of the service in messages.
 pub(crate) const SERVICE: &str = "controller";
 /// Maximum number of controllers that share a store.
@@ -40,25 +40,25 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Controllers of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct ControllerSettings {
     /// First controller.
-    pub first: Site,
+    pub first: ControllerEntry,
     /// Others that share its store, used if it does not answer or does not lead.
-    pub others: Vec<Site>,
+    pub others: Vec<ControllerEntry>,
 }
 
 /// A controller, and how it is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
+pub struct ControllerEntry {
     /// URL of the controller.
     pub url: ServiceUrl,
     /// Method of verification. `None` for a Unix socket, where the kernel identifies the peer.
-    pub known: Option<KnownBy>,
+    pub known: Option<ControllerTrust>,
 }
 
 /// Method of verifying a controller on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KnownBy {
+pub enum ControllerTrust {
     /// By its key.
     Key(PublicKey),
     /// By the authority that signed its certificate.
@@ -69,7 +69,7 @@ pub enum KnownBy {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read or written.
-    #[error("{}: cannot {action} which controller is asked: {source}", shown(.file))]
+    #[error("{}: cannot {action} which controller is asked: {source}", display_path(.file))]
     File {
         /// Path of the file.
         file: PathBuf,
@@ -79,7 +79,7 @@ pub enum SettingsError {
         source: io::Error,
     },
     /// The file is malformed.
-    #[error("{}: {problem}; longhaul controller use URL writes it anew", shown(.file))]
+    #[error("{}: {problem}; longhaul controller use URL writes it anew", display_path(.file))]
     Malformed {
         /// Path of the file.
         file: PathBuf,
@@ -90,19 +90,19 @@ pub enum SettingsError {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct SettingsText {
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authority: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    other: Vec<TextOfOther>,
+    other: Vec<OtherText>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TextOfOther {
+struct OtherText {
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -110,8 +110,8 @@ struct TextOfOther {
     authority: Option<PathBuf>,
 }
 
-impl From<Site> for Settings {
-    fn from(first: Site) -> Self {
+impl From<ControllerEntry> for ControllerSettings {
+    fn from(first: ControllerEntry) -> Self {
         Self {
             first,
             others: Vec::new(),
@@ -119,7 +119,7 @@ impl From<Site> for Settings {
     }
 }
 
-impl Settings {
+impl ControllerSettings {
     /// Reads the file. Returns `None` if it does not exist.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Settings {
         match std::fs::metadata(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unreadable(error)),
-            Ok(found) if found.len() > MAX_BYTES => {
+            Ok(found) if found.len() > MAX_FILE_BYTES => {
                 return Err(SettingsError::Malformed {
                     file: file.to_owned(),
                     problem: "it is too long".to_owned(),
@@ -154,22 +154,24 @@ impl Settings {
     /// # Errors
     /// A description of the error.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let read: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+        let read: SettingsText =
+            toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if read.other.len() >= MAX_CONTROLLERS {
             return Err(format!(
                 "other: at most {MAX_CONTROLLERS} controllers in all"
             ));
         }
         let others = read.other.into_iter();
-        let others = others.map(|other| Site::read(&other.url, other.key, other.authority));
+        let others =
+            others.map(|other| ControllerEntry::read(&other.url, other.key, other.authority));
         Ok(Self {
-            first: Site::read(&read.url, read.key, read.authority)?,
+            first: ControllerEntry::read(&read.url, read.key, read.authority)?,
             others: others.collect::<Result<_, String>>()?,
         })
     }
 
     /// Returns all controllers, the first one first.
-    pub fn sites(&self) -> impl Iterator<Item = &Site> {
+    pub fn sites(&self) -> impl Iterator<Item = &ControllerEntry> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
@@ -179,13 +181,13 @@ impl Settings {
         let (key, authority) = self.first.known_text();
         let others = self.others.iter().map(|site| {
             let (key, authority) = site.known_text();
-            TextOfOther {
+            OtherText {
                 url: site.url.to_string(),
                 key,
                 authority,
             }
         });
-        let text = Text {
+        let text = SettingsText {
             url: self.first.url.to_string(),
             key,
             authority,
@@ -200,7 +202,7 @@ impl Settings {
     /// # Errors
     /// [`SettingsError::File`].
     pub fn save(&self, file: &Path) -> Result<(), SettingsError> {
-        replace(file, self.text().as_bytes()).map_err(|source| SettingsError::File {
+        replace_file(file, self.text().as_bytes()).map_err(|source| SettingsError::File {
             file: file.to_owned(),
             action: "write",
             source,
@@ -208,7 +210,7 @@ impl Settings {
     }
 }
 
-impl Site {
+impl ControllerEntry {
     fn read(url: &str, key: Option<String>, authority: Option<PathBuf>) -> Result<Self, String> {
         let url = url
             .parse()
@@ -221,9 +223,9 @@ impl Site {
             }
             (ServiceUrl::Https(_), Some(key), None) => {
                 let key: PublicKey = key.parse().map_err(|error| format!("key: {error}"))?;
-                Some(KnownBy::Key(key))
+                Some(ControllerTrust::Key(key))
             }
-            (ServiceUrl::Https(_), None, Some(file)) => Some(KnownBy::Authority(file)),
+            (ServiceUrl::Https(_), None, Some(file)) => Some(ControllerTrust::Authority(file)),
             (ServiceUrl::Https(_), None, None) => {
                 return Err("neither key nor authority says how the controller is known".to_owned());
             }
@@ -234,8 +236,8 @@ impl Site {
     fn known_text(&self) -> (Option<String>, Option<PathBuf>) {
         match &self.known {
             None => (None, None),
-            Some(KnownBy::Key(key)) => (Some(key.to_string()), None),
-            Some(KnownBy::Authority(file)) => (None, Some(file.clone())),
+            Some(ControllerTrust::Key(key)) => (Some(key.to_string()), None),
+            Some(ControllerTrust::Authority(file)) => (None, Some(file.clone())),
         }
     }
 
@@ -248,18 +250,18 @@ impl Site {
             ServiceUrl::Unix(path) => ServiceClient::at_socket(SERVICE, path.clone()),
             ServiceUrl::Https(server) => {
                 let trust = match &self.known {
-                    Some(KnownBy::Authority(file)) => Trust::Authority(file.clone()),
-                    Some(KnownBy::Key(key)) => Trust::Key(ServerTrust::Pinned(*key)),
+                    Some(ControllerTrust::Authority(file)) => HttpsTrust::Authority(file.clone()),
+                    Some(ControllerTrust::Key(key)) => HttpsTrust::Key(ServerTrust::Pinned(*key)),
                     // Without a method of verification, no server is trusted.
-                    None => Trust::Key(ServerTrust::Callback(std::sync::Arc::new(|_, _| {
-                        longhaul_session::Verdict::Unknown
+                    None => HttpsTrust::Key(ServerTrust::Callback(std::sync::Arc::new(|_, _| {
+                        longhaul_session::KeyVerdict::Unknown
                     }))),
                 };
                 let https = Https::new(SERVICE, server.clone(), trust, key.clone())?;
-                ServiceClient::elsewhere(SERVICE, https)
+                ServiceClient::over_https(SERVICE, https)
             }
         };
-        Ok(client.taking_at_most(MAX_ANSWER_BYTES))
+        Ok(client.with_max_answer(MAX_ANSWER_BYTES))
     }
 }
 
@@ -267,7 +269,7 @@ impl Site {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace_file(file: &Path, content: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("."));
     let mut new = tempfile::NamedTempFile::new_in(dir)?;
     new.write_all(content)?;
@@ -277,7 +279,7 @@ pub fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Reads a file of at most `most` bytes. Returns `None` if it is longer or cannot be read.
 #[must_use]
-pub fn read_within(file: &Path, most: u64) -> Option<Vec<u8>> {
+pub fn read_bounded(file: &Path, most: u64) -> Option<Vec<u8>> {
     let len = std::fs::metadata(file).ok()?.len();
     (len <= most).then(|| std::fs::read(file).ok())?
 }

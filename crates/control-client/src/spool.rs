@@ -15,9 +15,9 @@ use longhaul_hop::unix_ms;
 use longhaul_proto::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::controller::Controller;
+use crate::controller::ControllerClient;
 use crate::error::ClientError;
-use crate::settings::{read_within, replace};
+use crate::settings::{read_bounded, replace_file};
 
 /// Maximum number of waiting reports; the oldest is dropped beyond it.
 pub const MAX_ENTRIES: usize = 128;
@@ -31,7 +31,7 @@ pub struct Spool(pub PathBuf);
 /// Report for a controller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Entry {
+pub enum SpoolEntry {
     /// A finished transfer.
     Transfer(TransferReport),
     /// Measurements.
@@ -43,7 +43,7 @@ impl Spool {
     ///
     /// # Errors
     /// The entry cannot be written, or is too long.
-    pub fn put(&self, entry: &Entry) -> io::Result<()> {
+    pub fn put(&self, entry: &SpoolEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
         if text.len() > MAX_ENTRY_BYTES {
             return Err(io::Error::other("it is too long to be kept"));
@@ -51,7 +51,7 @@ impl Spool {
         longhaul_config::home::make_private(&self.0).map_err(io::Error::other)?;
         let unlike = SessionId::random().map_err(io::Error::other)?;
         let name = format!("{:015}-{unlike}.json", unix_ms());
-        replace(&self.0.join(name), &text)?;
+        replace_file(&self.0.join(name), &text)?;
         let waiting = self.waiting();
         let beyond = waiting.len().saturating_sub(MAX_ENTRIES);
         for oldest in waiting.iter().take(beyond) {
@@ -82,19 +82,19 @@ impl Spool {
     ///
     /// # Errors
     /// The controller cannot receive reports now; the rest keeps waiting.
-    pub async fn report(&self, controller: &Controller) -> Result<(), ClientError> {
+    pub async fn report(&self, controller: &ControllerClient) -> Result<(), ClientError> {
         for path in self.waiting() {
             let reported = match read(&path) {
                 None => Ok(()),
-                Some(Entry::Transfer(report)) => {
+                Some(SpoolEntry::Transfer(report)) => {
                     controller.report_transfer(&report).await.map(drop)
                 }
-                Some(Entry::Measurements(batch)) => {
+                Some(SpoolEntry::Measurements(batch)) => {
                     controller.report_measurements(&batch).await.map(drop)
                 }
             };
             match reported {
-                Err(error) if error.is_passing() => return Err(error),
+                Err(error) if error.is_transient() => return Err(error),
                 // Another program may have sent it.
                 _ => drop(std::fs::remove_file(&path)),
             }
@@ -103,8 +103,8 @@ impl Spool {
     }
 }
 
-fn read(path: &std::path::Path) -> Option<Entry> {
-    serde_json::from_slice(&read_within(path, MAX_ENTRY_BYTES as u64)?).ok()
+fn read(path: &std::path::Path) -> Option<SpoolEntry> {
+    serde_json::from_slice(&read_bounded(path, MAX_ENTRY_BYTES as u64)?).ok()
 }
 
 #[cfg(test)]
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::client::ServiceClient;
 
-    fn entry() -> Entry {
-        Entry::Measurements(Batch::default())
+    fn entry() -> SpoolEntry {
+        SpoolEntry::Measurements(Batch::default())
     }
 
     #[test]
@@ -130,13 +130,14 @@ mod tests {
         std::fs::write(&oldest, "{").unwrap();
         assert_eq!(read(&oldest), None);
         let socket = dir.path().join("nobody");
-        let controller = Controller::of(ServiceClient::at_socket("controller", socket));
+        let controller =
+            ControllerClient::from_client(ServiceClient::at_socket("controller", socket));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let reported = runtime.block_on(spool.report(&controller));
-        assert!(reported.is_err_and(|error| error.is_passing()));
+        assert!(reported.is_err_and(|error| error.is_transient()));
         assert!(!oldest.exists(), "what is broken is gone");
         assert_eq!(spool.waiting().len(), MAX_ENTRIES - 1, "the rest waits");
     }

@@ -12,8 +12,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use longhaul_control::Store;
-use longhaul_control::store::measurements::{Ingest, Kept, ingest};
+use longhaul_control::ControllerStore;
+use longhaul_control::store::measurements::{Ingest, StoredBatch, ingest};
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -32,16 +32,23 @@ fn main() {
     runtime.block_on(async {
         let dir = Path::new("ingest-rate.tmp");
         std::fs::create_dir_all(dir).unwrap();
-        let sqlite = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
+        let sqlite = ControllerStore::sqlite(&dir.join("control.sqlite"))
+            .await
+            .unwrap();
         measure("SQLite", sqlite, seconds).await;
         std::fs::remove_dir_all(dir).unwrap();
         if let Some(url) = arguments.next() {
-            measure("PostgreSQL", Store::postgres(&url).await.unwrap(), seconds).await;
+            measure(
+                "PostgreSQL",
+                ControllerStore::postgres(&url).await.unwrap(),
+                seconds,
+            )
+            .await;
         }
     });
 }
 
-async fn measure(name: &str, store: Store, seconds: u64) {
+async fn measure(name: &str, store: ControllerStore, seconds: u64) {
     let (sender, _hears) = mpsc::unbounded_channel();
     let (ingest, writer) = ingest(store.clone(), sender);
     let (end, ends) = watch::channel(false);
@@ -102,7 +109,7 @@ async fn report(ingest: Ingest, reporter: u64, until: Instant) -> Vec<Duration> 
                 },
             }
         });
-        let kept = Kept {
+        let kept = StoredBatch {
             reporter: format!("reporter-{reporter}"),
             measurements: measurements.collect(),
         };

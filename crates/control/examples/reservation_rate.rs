@@ -16,17 +16,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_circuit_trials::load::Requests;
+use longhaul_circuit_trials::load::LoadRequests;
 use longhaul_circuit_trials::networks;
-use longhaul_circuits::admit::Counter;
+use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::network::NodeId;
-use longhaul_circuits::request::Request;
-use longhaul_control::Store;
-use longhaul_control::reservations::names::Names;
-use longhaul_control::reservations::wanted::Place;
+use longhaul_circuits::request::CircuitRequest;
+use longhaul_control::ControllerStore;
+use longhaul_control::reservations::names::NetworkNames;
+use longhaul_control::reservations::wanted::ReservationEnd;
 use longhaul_control::reservations::writer::{AskError, open};
-use longhaul_control::reservations::{Asker, Book, Command, Desk, DeskError, reported};
-use longhaul_control::store::reservations::Batch;
+use longhaul_control::reservations::{
+    ReservationCaller, ReservationCommand, ReservationError, ReservationStore, ReservationsHandle,
+    reported,
+};
+use longhaul_control::store::reservations::JournalBatch;
 use longhaul_control_api::map::Map;
 use serde_json::json;
 use tokio::sync::watch;
@@ -38,7 +41,7 @@ const RECORDS_AT_ONCE: usize = 10_000;
 /// Maximum number of small requests per wanted reservation.
 const MAX_TRIES: usize = 4;
 /// Number of concurrent callers, each of which waits for its answer.
-const ASKERS: usize = 8;
+const CALLERS: usize = 8;
 /// Number of timed writes of [`SYNCED_BYTES`], each synced before the next.
 const SYNCS: usize = 500;
 const SYNCED_BYTES: usize = 4096;
@@ -58,8 +61,8 @@ fn main() {
     }
 }
 
-fn operator() -> Asker {
-    Asker {
+fn operator() -> ReservationCaller {
+    ReservationCaller {
         owner: "operator".to_owned(),
         name: "operator".to_owned(),
         rights: None,
@@ -67,8 +70,8 @@ fn operator() -> Asker {
 }
 
 /// Converts a request into a command, in names.
-fn command(names: &Names, request: &Request) -> Command {
-    let place = |node: NodeId| Place {
+fn command(names: &NetworkNames, request: &CircuitRequest) -> ReservationCommand {
+    let place = |node: NodeId| ReservationEnd {
         name: names.site(node).to_owned(),
         site: names.site(node).to_owned(),
         access: None,
@@ -79,7 +82,7 @@ fn command(names: &Names, request: &Request) -> Command {
         "from": from.name, "to": to.name, "paths": request.paths, "end_ms": request.window.end,
         "wish": reported::wish(request.wish),
     });
-    Command::Reserve {
+    ReservationCommand::Reserve {
         request: Box::new(serde_json::from_value(asked).unwrap()),
         from,
         to,
@@ -94,7 +97,9 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
     let dir = Path::new("reservation-rate.tmp");
     std::fs::create_dir_all(dir).unwrap();
     println!("{name}: {}", disk(dir));
-    let store = Store::sqlite(&dir.join("control.sqlite")).await.unwrap();
+    let store = ControllerStore::sqlite(&dir.join("control.sqlite"))
+        .await
+        .unwrap();
     let began = Instant::now();
     // For each of two arrival patterns, and each of three ways to make counter-offers.
     let (booked, asks) = fill(&store, &map, reservations, 6 * requests).await;
@@ -103,29 +108,33 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
         "{name}: {booked} reservations on the books, in {:.0} s",
         began.elapsed().as_secs_f64()
     );
-    for counter in [Counter::Refuse, Counter::Later, Counter::Offer] {
+    for counter in [
+        CounterOfferMode::Refuse,
+        CounterOfferMode::Later,
+        CounterOfferMode::Offer,
+    ] {
         let (_sender, maps) = watch::channel(Arc::new(map.clone()));
         let (book, writer) = open(store.clone(), maps, Arc::new(|| 0));
         let (end, ends) = watch::channel(false);
-        let writing = tokio::spawn(writer.countering(counter).run(ends));
+        let writing = tokio::spawn(writer.with_counter_offers(counter).run(ends));
         // Waits until the journal has been read.
         let names = book.read(|desk, _| desk.names().clone()).await.unwrap();
         let offers = match counter {
-            Counter::Refuse => "without offers",
-            Counter::Later => "with offers beside the writer",
-            Counter::Offer => "with offers by the writer itself",
+            CounterOfferMode::Refuse => "without offers",
+            CounterOfferMode::Later => "with offers beside the writer",
+            CounterOfferMode::Offer => "with offers by the writer itself",
         };
         let commands = asks
             .by_ref()
             .take(requests)
             .map(|asked| command(&names, &asked));
-        let closed = in_turn(&book, commands.collect()).await;
-        println!("  {offers}, {ASKERS} askers in turn: {closed}");
+        let closed = ask_concurrently(&book, commands.collect()).await;
+        println!("  {offers}, {CALLERS} askers in turn: {closed}");
         let commands = asks
             .by_ref()
             .take(requests)
             .map(|asked| command(&names, &asked));
-        let open = arriving(&book, commands.collect()).await;
+        let open = ask_at_rate(&book, commands.collect()).await;
         println!("  {offers}, {ARRIVALS} a second arriving: {open}");
         end.send_replace(true);
         writing.await.unwrap();
@@ -159,23 +168,25 @@ fn disk(dir: &Path) -> String {
 
 /// Fills the journal. Returns the number of reservations, and the requests that follow.
 async fn fill(
-    store: &Store,
+    store: &ControllerStore,
     map: &Map,
     reservations: usize,
     timed_requests: usize,
-) -> (usize, Vec<Request>) {
-    let mut desk = Desk::new().unwrap().countering(Counter::Refuse);
+) -> (usize, Vec<CircuitRequest>) {
+    let mut desk = ReservationStore::new()
+        .unwrap()
+        .with_counter_offers(CounterOfferMode::Refuse);
     let mut records = Vec::new();
     desk.take_map(map, &mut records).unwrap();
     let names = desk.names().clone();
     let network = names.network().unwrap();
-    let mut asked = Requests::new(&network, 1);
+    let mut asked = LoadRequests::new(&network, 1);
     let epoch = store.lead_reservations().await.unwrap();
     let (mut booked, mut first) = (0, 1);
     for _ in 0..MAX_TRIES * reservations {
         let is_enough = booked >= reservations;
         if records.len() >= RECORDS_AT_ONCE || is_enough {
-            let batch = Batch {
+            let batch = JournalBatch {
                 epoch,
                 first,
                 records: &records,
@@ -189,15 +200,15 @@ async fn fill(
         if is_enough {
             break;
         }
-        let small = command(&names, &asked.small());
-        booked += usize::from(desk.act(&operator(), &small, 0, &mut records).is_ok());
+        let small = command(&names, &asked.small_request());
+        booked += usize::from(desk.execute(&operator(), &small, 0, &mut records).is_ok());
     }
-    let timed = std::iter::repeat_with(|| asked.timed());
+    let timed = std::iter::repeat_with(|| asked.timed_request());
     (booked, timed.take(timed_requests).collect())
 }
 
 /// Waits of requests.
-struct Took {
+struct Waits {
     seconds: f64,
     /// Waits of requests that were granted, refused, and refused with offers left out.
     waits: [Vec<Duration>; 3],
@@ -205,14 +216,14 @@ struct Took {
 
 /// Kind of an answer.
 #[derive(Clone, Copy)]
-enum Answered {
+enum AnswerKind {
     Granted,
     Refused,
     WithoutOffers,
 }
 
-impl Took {
-    fn of(seconds: f64, answers: &[(Answered, Duration)]) -> Self {
+impl Waits {
+    fn from_answers(seconds: f64, answers: &[(AnswerKind, Duration)]) -> Self {
         let mut waits: [Vec<Duration>; 3] = Default::default();
         for (answered, wait) in answers {
             if let Some(waits) = waits.get_mut(*answered as usize) {
@@ -230,7 +241,7 @@ fn percentile(waits: &[Duration], share: usize) -> f64 {
     waits.get(place).map_or(0.0, Duration::as_secs_f64) * 1e3
 }
 
-impl std::fmt::Display for Took {
+impl std::fmt::Display for Waits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [granted, refused, without] = &self.waits;
         let mut all = self.waits.concat();
@@ -253,24 +264,26 @@ impl std::fmt::Display for Took {
 }
 
 /// Sends a command, and returns the kind of its answer and the wait.
-async fn ask(book: Book, command: Command) -> (Answered, Duration) {
+async fn ask(book: ReservationsHandle, command: ReservationCommand) -> (AnswerKind, Duration) {
     let began = Instant::now();
-    let answered = match book.ask(operator(), command, None).await {
-        Ok(_) => Answered::Granted,
-        Err(AskError::Desk(DeskError::NoRoom(refusal))) if refusal.offers.left_out => {
-            Answered::WithoutOffers
+    let answered = match book.execute(operator(), command, None).await {
+        Ok(_) => AnswerKind::Granted,
+        Err(AskError::Desk(ReservationError::InsufficientBandwidth(refusal)))
+            if refusal.offers.left_out =>
+        {
+            AnswerKind::WithoutOffers
         }
-        Err(AskError::Desk(DeskError::NoRoom(_))) => Answered::Refused,
+        Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => AnswerKind::Refused,
         Err(error) => panic!("{error}"),
     };
     (answered, began.elapsed())
 }
 
 /// Sends commands with a fixed number of concurrent callers.
-async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
+async fn ask_concurrently(book: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
     let began = Instant::now();
     let mut askers = JoinSet::new();
-    let part = commands.len().div_ceil(ASKERS).max(1);
+    let part = commands.len().div_ceil(CALLERS).max(1);
     for of_one in commands.chunks(part) {
         let (book, of_one) = (book.clone(), of_one.to_vec());
         askers.spawn(async move {
@@ -282,11 +295,11 @@ async fn in_turn(book: &Book, commands: Vec<Command>) -> Took {
         });
     }
     let answers: Vec<_> = askers.join_all().await.into_iter().flatten().collect();
-    Took::of(began.elapsed().as_secs_f64(), &answers)
+    Waits::from_answers(began.elapsed().as_secs_f64(), &answers)
 }
 
 /// Sends commands at a fixed rate.
-async fn arriving(book: &Book, commands: Vec<Command>) -> Took {
+async fn ask_at_rate(book: &ReservationsHandle, commands: Vec<ReservationCommand>) -> Waits {
     let began = Instant::now();
     let mut next = interval(Duration::from_secs(1) / ARRIVALS);
     next.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -296,5 +309,5 @@ async fn arriving(book: &Book, commands: Vec<Command>) -> Took {
         asked.spawn(ask(book.clone(), command));
     }
     let answers = asked.join_all().await;
-    Took::of(began.elapsed().as_secs_f64(), &answers)
+    Waits::from_answers(began.elapsed().as_secs_f64(), &answers)
 }

@@ -48,7 +48,7 @@ impl Subject {
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum AccessDenied {
     /// The caller's roles do not include this permission at all.
     #[error(
         "no role of {who} may {permission} {resource}: longhaul control grant gives it one that may"
@@ -85,8 +85,8 @@ pub fn decide(
     resource: Resource,
     permission: Permission,
     subject: &Subject,
-) -> Result<(), Refused> {
-    let of_it = |right: &&Right| concerns(right, resource, permission);
+) -> Result<(), AccessDenied> {
+    let of_it = |right: &&Right| covers_permission(right, resource, permission);
     let constraints: Vec<&Constraint> = rights
         .iter()
         .filter(of_it)
@@ -104,7 +104,7 @@ pub fn decide(
         resource_word(resource),
     );
     if constraints.is_empty() {
-        return Err(Refused::NoRight {
+        return Err(AccessDenied::NoRight {
             who,
             permission,
             resource,
@@ -113,7 +113,7 @@ pub fn decide(
     let mut limits: Vec<String> = constraints.into_iter().map(limit).collect();
     limits.sort();
     limits.dedup();
-    Err(Refused::Limited {
+    Err(AccessDenied::Limited {
         who,
         permission,
         resource,
@@ -127,16 +127,16 @@ pub fn may_register(rights: &[Right]) -> bool {
     let subject = Subject::own();
     let mut concerned = rights
         .iter()
-        .filter(|right| concerns(right, Resource::Registrations, Permission::Write));
+        .filter(|right| covers_permission(right, Resource::Registrations, Permission::Write));
     concerned.any(|right| covers(&right.constraint, &subject))
 }
 
 /// Default maximum time from now to the end of a window, in seconds: 400 days.
-pub const USUAL_AHEAD_S: u64 = 400 * 86_400;
+pub const DEFAULT_AHEAD_S: u64 = 400 * 86_400;
 /// Default maximum number of reservations of one key.
-pub const USUAL_RESERVATIONS: u32 = 2_000;
+pub const DEFAULT_RESERVATIONS: u32 = 2_000;
 /// Default maximum number of holds of one key: a recurrence on each day of a year, and some more.
-pub const USUAL_HOLDS: u32 = 500;
+pub const DEFAULT_HOLDS: u32 = 500;
 
 /// Returns the limits of a right, with defaults for those it has not. A right to write all
 /// reservations is an operator's and has no limits.
@@ -147,9 +147,9 @@ fn limits_of(right: &Right) -> ReservationLimits {
         limits => limits.unwrap_or_default(),
     };
     ReservationLimits {
-        ahead_s: limits.ahead_s.or(Some(USUAL_AHEAD_S)),
-        reservations: limits.reservations.or(Some(USUAL_RESERVATIONS)),
-        holds: limits.holds.or(Some(USUAL_HOLDS)),
+        ahead_s: limits.ahead_s.or(Some(DEFAULT_AHEAD_S)),
+        reservations: limits.reservations.or(Some(DEFAULT_RESERVATIONS)),
+        holds: limits.holds.or(Some(DEFAULT_HOLDS)),
         ..limits
     }
 }
@@ -164,14 +164,14 @@ pub fn limits(
     subject: &Subject,
 ) -> BTreeSet<ReservationLimits> {
     let covering = rights.iter().filter(|right| {
-        concerns(right, resource, permission) && covers(&right.constraint, subject)
+        covers_permission(right, resource, permission) && covers(&right.constraint, subject)
     });
     covering.map(limits_of).collect()
 }
 
 /// Returns true if a right covers that permission. The permission to write reservations includes
 /// all.
-fn concerns(right: &Right, resource: Resource, permission: Permission) -> bool {
+fn covers_permission(right: &Right, resource: Resource, permission: Permission) -> bool {
     let of_write = matches!(
         permission,
         Permission::Create | Permission::Modify | Permission::Signal

@@ -15,7 +15,7 @@ use longhaul_control_api::map::{Map, Registration};
 use longhaul_control_api::principals::Right;
 use longhaul_map::RegistrationPolicy;
 use longhaul_proto::{PublicKey, SigningKey};
-use longhaul_setup::conductor::Conductor;
+use longhaul_setup::conductor::DriverRunner;
 use longhaul_setup::nodes::{SetupConfig, SetupFault};
 use longhaul_setup::reconcile::Reconciler;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -23,25 +23,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use crate::circuits::CircuitsView;
-use crate::circuits::keeper::Keeper;
+use crate::circuits::keeper::CircuitController;
 use crate::leader::candidate::Candidate;
 use crate::leader::{Leader, Leadership};
 use crate::metrics::Metrics;
-use crate::places::Places;
+use crate::places::MapIndex;
 use crate::reservations::document::Roots;
 use crate::reservations::writer::open;
-use crate::reservations::{Book, Clock};
+use crate::reservations::{Clock, ReservationsHandle};
 use crate::store::measurements::{Ingest, ingest};
 use crate::store::retention::Retention;
-use crate::store::{Changes, Store, StoreError};
-use crate::weather::Weather;
+use crate::store::{ChangeNumbers, ControllerStore, StoreError};
+use crate::weather::RoutingState;
 
 /// Maximum wait at the start for the election of a leader.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of a controller.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ControllerConfig {
     /// Name of the controller.
     pub name: String,
     /// Public key of the controller.
@@ -80,7 +80,7 @@ struct Authorities {
 
 /// Stored map, registrations and names of depots.
 #[derive(Debug, Default)]
-struct Sources {
+struct MapSources {
     map: Map,
     registrations: BTreeMap<PublicKey, Registration>,
     /// Names that depots registered, with the keys that own them.
@@ -88,11 +88,11 @@ struct Sources {
 }
 
 #[derive(Debug)]
-struct Inner {
-    settings: Settings,
-    store: Store,
+struct ControllerState {
+    settings: ControllerConfig,
+    store: ControllerStore,
     ingest: Ingest,
-    book: Book,
+    book: ReservationsHandle,
     circuits: CircuitsView,
     leadership: watch::Receiver<Leadership>,
     /// The operator's map, for the writer of reservations.
@@ -103,11 +103,11 @@ struct Inner {
     /// Gate that is updated with the keys of all principals.
     gate: RwLock<Option<Arc<KeyGate>>>,
     /// Inputs from which `places` is made.
-    file: Mutex<Sources>,
-    places: RwLock<Arc<Places>>,
-    weather: Mutex<Weather>,
+    file: Mutex<MapSources>,
+    places: RwLock<Arc<MapIndex>>,
+    weather: Mutex<RoutingState>,
     /// Change numbers of the store that are known; `None` before the first read.
-    changes: Mutex<Option<Changes>>,
+    changes: Mutex<Option<ChangeNumbers>>,
     map_version: AtomicU64,
     started_ms: u64,
     is_ready: AtomicBool,
@@ -115,11 +115,11 @@ struct Inner {
 
 /// State of the controller. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Controller(Arc<Inner>);
+pub struct Controller(Arc<ControllerState>);
 
 /// Tasks of a running controller; see [`Controller::begin`].
 #[derive(Debug)]
-pub struct Work {
+pub struct ControllerTasks {
     writers: tokio::task::JoinSet<()>,
     end_writers: watch::Sender<bool>,
     others: tokio::task::JoinSet<()>,
@@ -127,8 +127,8 @@ pub struct Work {
     end_candidate: watch::Sender<bool>,
 }
 
-impl Inner {
-    fn file(&self) -> MutexGuard<'_, Sources> {
+impl ControllerState {
+    fn file(&self) -> MutexGuard<'_, MapSources> {
         self.file.lock()
     }
 }
@@ -150,10 +150,10 @@ impl Controller {
     /// # Errors
     /// [`BeginError`].
     pub async fn begin(
-        store: Store,
-        settings: Settings,
+        store: ControllerStore,
+        settings: ControllerConfig,
         stop: watch::Receiver<bool>,
-    ) -> Result<(Self, Work), BeginError> {
+    ) -> Result<(Self, ControllerTasks), BeginError> {
         let (nodes, _) = settings.setup.drivers()?;
         let managed = nodes.keys().map(ToString::to_string).collect();
         let me = Leader {
@@ -168,21 +168,23 @@ impl Controller {
         let (maps, of_book) = watch::channel(Arc::default());
         let clock: Clock = Arc::new(system_now);
         let (book, book_writer) = open(store.clone(), of_book, clock.clone());
-        let book_writer = book_writer.managing(managed).led_by(leadership.clone());
+        let book_writer = book_writer
+            .with_managed_sites(managed)
+            .with_leadership(leadership.clone());
         let setup = settings.setup.clone();
-        let keeper = Keeper::new(
+        let keeper = CircuitController::new(
             book.clone(),
             leadership.clone(),
             move || {
                 // The configuration was validated above.
                 let (nodes, drivers) = setup.drivers().unwrap_or_default();
-                Conductor::new(Reconciler::new(setup.owner(), nodes), drivers)
+                DriverRunner::new(Reconciler::new(setup.owner(), nodes), drivers)
             },
             circuits.clone(),
             clock,
         );
         let started_ms = now_ms();
-        let this = Self(Arc::new(Inner {
+        let this = Self(Arc::new(ControllerState {
             settings,
             ingest,
             book,
@@ -205,9 +207,9 @@ impl Controller {
         this.follow().await?;
         this.bind_registered_names().await?;
         let mut others = tokio::task::JoinSet::new();
-        others.spawn(this.clone().keep_up(received, stop.clone()));
-        others.spawn(this.clone().look(stop.clone()));
-        others.spawn(this.clone().keep_forgetting(stop.clone()));
+        others.spawn(this.clone().follow_measurements(received, stop.clone()));
+        others.spawn(this.clone().watch_store(stop.clone()));
+        others.spawn(this.clone().prune_old_data(stop.clone()));
         others.spawn(keeper.run(stop.clone()));
         others.spawn(this.clone().take_lead(elected, lead, stop.clone()));
         others.spawn(this.clone().count_terms(leadership, stop.clone()));
@@ -225,7 +227,7 @@ impl Controller {
             first.wait_for(|now| *now != Leadership::Lost),
         )
         .await;
-        let work = Work {
+        let work = ControllerTasks {
             writers,
             end_writers,
             others,
@@ -237,13 +239,13 @@ impl Controller {
 
     /// Returns the settings.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &ControllerConfig {
         &self.0.settings
     }
 
     /// Returns the store.
     #[must_use]
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &ControllerStore {
         &self.0.store
     }
 
@@ -255,7 +257,7 @@ impl Controller {
 
     /// Returns the book of reservations.
     #[must_use]
-    pub fn book(&self) -> &Book {
+    pub fn book(&self) -> &ReservationsHandle {
         &self.0.book
     }
 
@@ -284,12 +286,12 @@ impl Controller {
 
     /// Returns the current map.
     #[must_use]
-    pub fn places(&self) -> Arc<Places> {
+    pub fn places(&self) -> Arc<MapIndex> {
         read(&self.0.places)
     }
 
     /// Locks the forecasts and routes. Hold the lock only briefly.
-    pub fn weather(&self) -> MutexGuard<'_, Weather> {
+    pub fn routing(&self) -> MutexGuard<'_, RoutingState> {
         self.0.weather.lock()
     }
 
@@ -306,7 +308,7 @@ impl Controller {
     }
 }
 
-impl Work {
+impl ControllerTasks {
     /// Waits for all tasks and closes the store. `stop` must be true already, and no requests may
     /// follow.
     pub async fn end(mut self, controller: &Controller) {
@@ -321,7 +323,7 @@ impl Work {
 }
 
 /// Completes when `stop` is true.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     // A dropped sender means the same.
     let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -29,16 +29,16 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
-use longhaul_api::access::{guard, guard_way};
+use longhaul_api::access::{guard, guard_origin};
 use longhaul_api::key_gate::guard_keys;
-use longhaul_api::{Caller, Gate, KeyGate, Problem, ProblemKind};
+use longhaul_api::{Caller, KeyGate, LocalGate, Problem, ProblemKind};
 use longhaul_control_api::principals::{Permission, Resource};
 
 pub use describe::description;
 
-use crate::authority::{Refused, Subject};
+use crate::authority::{AccessDenied, Subject};
 use crate::controller::Controller;
-use crate::store::{Once, StoreError};
+use crate::store::{IdempotencyKey, StoreError};
 
 /// Maximum size of a signed request's body, in bytes: a batch of measurements, or a map of some
 /// thousand links. Many callers may send one at a time.
@@ -51,11 +51,11 @@ const MAX_KEY_BYTES: usize = 200;
 const SLOW_REQUEST: Duration = Duration::from_secs(2);
 
 /// Creates the router for the operator, over the Unix socket.
-pub fn router(controller: Controller, gate: Gate) -> Router {
+pub fn router(controller: Controller, gate: LocalGate) -> Router {
     let api = api()
         .layer(DefaultBodyLimit::max(MAX_LOCAL_BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::new(gate), guard));
-    whole(controller, api)
+    with_common_layers(controller, api)
 }
 
 /// Creates the router for other machines, for signed requests only.
@@ -63,11 +63,11 @@ pub fn router_for_keys(controller: Controller, gate: Arc<KeyGate>) -> Router {
     let api = api()
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(gate, guard_keys));
-    whole(controller, api)
+    with_common_layers(controller, api)
 }
 
 /// Creates the router for pScheduler's HTTP archiver only: on loopback, with a token.
-pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
+pub fn router_for_archives(controller: Controller, gate: LocalGate) -> Router {
     let gate = Arc::new(gate);
     let api = Router::new()
         .route(
@@ -76,11 +76,11 @@ pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
         )
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
-        .layer(middleware::from_fn_with_state(gate, guard_way));
-    whole(controller, api)
+        .layer(middleware::from_fn_with_state(gate, guard_origin));
+    with_common_layers(controller, api)
 }
 
-fn whole(controller: Controller, api: Router<Controller>) -> Router {
+fn with_common_layers(controller: Controller, api: Router<Controller>) -> Router {
     Router::new()
         .merge(api)
         // Health is reported to anybody who can connect.
@@ -92,7 +92,7 @@ fn whole(controller: Controller, api: Router<Controller>) -> Router {
         })
         .layer(middleware::from_fn_with_state(
             controller.clone(),
-            while_there,
+            answer_while_connected,
         ))
         .layer(middleware::from_fn_with_state(controller.clone(), count))
         .layer(middleware::map_response(with_headers))
@@ -185,7 +185,7 @@ async fn with_headers(mut response: Response) -> Response {
 }
 
 /// Answers requests that wait for the store when its connections are abandoned.
-async fn while_there(
+async fn answer_while_connected(
     State(controller): State<Controller>,
     request: axum::extract::Request,
     next: Next,
@@ -250,8 +250,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<AccessDenied> for Problem {
+    fn from(refused: AccessDenied) -> Self {
         Self::new(ProblemKind::Forbidden, refused.to_string())
     }
 }
@@ -281,16 +281,16 @@ fn reporter(caller: &Caller) -> String {
 }
 
 /// Returns the idempotency key of a request with that content, if it has one.
-fn once(
+fn idempotency_key(
     caller: &Caller,
     headers: &HeaderMap,
     content: &impl serde::Serialize,
-) -> Result<Option<Once>, Problem> {
+) -> Result<Option<IdempotencyKey>, Problem> {
     match headers.get("idempotency-key").map(|key| key.to_str()) {
         None => Ok(None),
         Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => {
             let content = serde_json::to_vec(content).unwrap_or_default();
-            Ok(Some(Once::of(&reporter(caller), key, &content)))
+            Ok(Some(IdempotencyKey::new(&reporter(caller), key, &content)))
         }
         Some(_) => Err(invalid(format!(
             "Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters"

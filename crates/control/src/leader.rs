@@ -19,7 +19,7 @@ use tokio::sync::watch;
 /// Time for which a leader leads after its last answered request, in milliseconds.
 pub const LEASE_MS: u64 = 4_000;
 /// Time after which the server revokes the lock of a silent holder, in milliseconds.
-pub const SERVER_LIMIT_MS: u64 = 8_000;
+pub const SERVER_LOCK_TIMEOUT_MS: u64 = 8_000;
 
 /// The leader, as other controllers know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Leadership {
 
     /// Returns the URL of the leader, if that is another controller.
     #[must_use]
-    pub fn elsewhere(&self) -> Option<&str> {
+    pub fn leader_url(&self) -> Option<&str> {
         match self {
             Self::Following {
                 leader: Some(leader),

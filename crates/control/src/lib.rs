@@ -31,5 +31,5 @@ pub mod reservations;
 pub mod store;
 pub mod weather;
 
-pub use controller::{Controller, Settings};
-pub use store::{Store, StoreError};
+pub use controller::{Controller, ControllerConfig};
+pub use store::{ControllerStore, StoreError};

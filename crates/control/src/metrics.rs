@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use longhaul_control_api::measurements::Quantity;
-use longhaul_metrics::Page;
+use longhaul_metrics::MetricsPage;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -21,14 +21,14 @@ const PREFIX: &str = "longhaul_control";
 
 /// Labels of an answered request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct AnswerLabels {
     method: String,
     status: u16,
 }
 
 /// Labels of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
+struct RefusalLabels {
     reason: &'static str,
 }
 
@@ -36,8 +36,8 @@ struct Why {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    requests: Family<Answered, Counter>,
-    refused: Family<Why, Counter>,
+    requests: Family<AnswerLabels, Counter>,
+    refused: Family<RefusalLabels, Counter>,
     measurements: Counter,
     duplicates: Counter,
     reports: Counter,
@@ -45,8 +45,8 @@ pub struct Metrics {
     series: Gauge,
     depots: Gauge,
     stale: Gauge,
-    reservations: Family<State, Gauge>,
-    circuits: Family<Standing, Gauge>,
+    reservations: Family<ReservationLabels, Gauge>,
+    circuits: Family<CircuitLabels, Gauge>,
     failures: Counter,
     leads: Gauge,
     begun: Counter,
@@ -55,13 +55,13 @@ pub struct Metrics {
 
 /// Labels of reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct State {
+struct ReservationLabels {
     state: &'static str,
 }
 
 /// Labels of circuits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Standing {
+struct CircuitLabels {
     standing: &'static str,
 }
 
@@ -180,7 +180,7 @@ impl Metrics {
         let known = ["GET", "HEAD", "PUT", "POST", "DELETE"].contains(&method);
         let method = if known { method } else { "other" }.to_owned();
         self.requests
-            .get_or_create(&Answered { method, status })
+            .get_or_create(&AnswerLabels { method, status })
             .inc();
         let reason = match status {
             401 => "unauthenticated",
@@ -188,7 +188,7 @@ impl Metrics {
             429 | 503 => "overload",
             _ => return,
         };
-        self.refused.get_or_create(&Why { reason }).inc();
+        self.refused.get_or_create(&RefusalLabels { reason }).inc();
     }
 
     pub(crate) fn led(&self, before: bool, now: bool) {
@@ -215,8 +215,8 @@ impl Metrics {
 
 /// Returns the metrics page of a controller.
 #[must_use]
-pub fn page(controller: Controller) -> Page {
-    Page::new(move || text(&controller))
+pub fn page(controller: Controller) -> MetricsPage {
+    MetricsPage::new(move || text(&controller))
 }
 
 fn text(controller: &Controller) -> String {
@@ -227,7 +227,7 @@ fn text(controller: &Controller) -> String {
         .map
         .depots
         .iter()
-        .partition(|depot| depot.state.usable());
+        .partition(|depot| depot.state.is_usable());
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     metrics.depots.set(count(fresh.len()));
     metrics.stale.set(count(stale.len()));
@@ -236,14 +236,14 @@ fn text(controller: &Controller) -> String {
     for (state, number) in counts.reservations {
         metrics
             .reservations
-            .get_or_create(&State { state })
+            .get_or_create(&ReservationLabels { state })
             .set(number);
     }
     metrics.circuits.clear();
     for (standing, number) in counts.circuits {
         metrics
             .circuits
-            .get_or_create(&Standing { standing })
+            .get_or_create(&CircuitLabels { standing })
             .set(number);
     }
     metrics
@@ -251,7 +251,7 @@ fn text(controller: &Controller) -> String {
         .inc_by(counts.failures.saturating_sub(metrics.failures.get()));
     let mut newest = String::new();
     {
-        let weather = controller.weather();
+        let weather = controller.routing();
         metrics.series.set(count(weather.len()));
         for quantity in Quantity::ALL {
             let (name, unit, what) = family(quantity);

@@ -10,14 +10,14 @@ use longhaul_proto::PublicKey;
 use longhaul_setup::streams::Prefix;
 
 use crate::authority::Subject;
-use crate::reservations::wanted::Place;
+use crate::reservations::wanted::ReservationEnd;
 
 /// Milliseconds in a second.
 const SECOND_MS: f64 = 1000.0;
 
 /// The operator's map with registered depots, and indexes of it.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct MapIndex {
     /// The map.
     pub known: KnownMap,
     /// Names of depots, with the keys that own them.
@@ -43,7 +43,7 @@ pub struct Speaker {
 impl Speaker {
     /// Returns true if it speaks for that end.
     #[must_use]
-    pub fn is(&self, end: &str) -> bool {
+    pub fn speaks_for(&self, end: &str) -> bool {
         self.ends.iter().any(|own| own == end)
     }
 
@@ -54,11 +54,11 @@ impl Speaker {
     }
 }
 
-impl Places {
+impl MapIndex {
     /// Builds the map from the store's content. `version` is its number; `names` are those of
     /// `map`, with their owners.
     #[must_use]
-    pub fn of(
+    pub fn build(
         map: &Map,
         registrations: &[Registration],
         names: DepotNames,
@@ -115,7 +115,7 @@ impl Places {
 
     /// Returns true if a depot has become stale since this was built.
     #[must_use]
-    pub fn is_old(&self, now_ms: u64) -> bool {
+    pub fn is_outdated(&self, now_ms: u64) -> bool {
         self.stale_at
             .is_some_and(|stale_at| stale_at <= seconds(now_ms))
     }
@@ -150,7 +150,7 @@ impl Places {
         let mut speaker = self.speaker(key, name);
         let known = self.known_depots.get(key).map(String::as_str);
         for name in known.into_iter().chain(self.names.bound_to(key)) {
-            if !speaker.is(name) {
+            if !speaker.speaks_for(name) {
                 speaker.ends.push(name.to_owned());
             }
         }
@@ -174,7 +174,7 @@ impl Places {
     /// of its ends, and a site's if both ends are at that site.
     #[must_use]
     pub fn path(&self, speaker: Option<&Speaker>, from: &str, to: &str) -> Subject {
-        let own = speaker.is_some_and(|speaker| speaker.is(from) || speaker.is(to));
+        let own = speaker.is_some_and(|speaker| speaker.speaks_for(from) || speaker.speaks_for(to));
         let both = self.site(from).filter(|site| self.site(to) == Some(site));
         Subject {
             own,
@@ -186,7 +186,7 @@ impl Places {
     #[must_use]
     pub fn end(&self, speaker: Option<&Speaker>, end: &str) -> Subject {
         Subject {
-            own: speaker.is_some_and(|speaker| speaker.is(end)),
+            own: speaker.is_some_and(|speaker| speaker.speaks_for(end)),
             sites: self.site(end).map(str::to_owned).into_iter().collect(),
         }
     }
@@ -200,11 +200,13 @@ impl Places {
     /// Returns an end of a reservation: a host or a depot by its name or by an address of a host,
     /// otherwise the site of that name.
     #[must_use]
-    pub fn place(&self, name: &str) -> Option<Place> {
+    pub fn place(&self, name: &str) -> Option<ReservationEnd> {
         let map = &self.known.map;
-        let end = self.meant(name).filter(|end| self.sites.contains_key(*end));
+        let end = self
+            .resolve_end(name)
+            .filter(|end| self.sites.contains_key(*end));
         let Some(end) = end else {
-            return map.site(name).map(|site| Place {
+            return map.site(name).map(|site| ReservationEnd {
                 name: site.name.clone(),
                 site: site.name.clone(),
                 access: None,
@@ -213,7 +215,7 @@ impl Places {
         };
         let of_depot = || map.depot(end).and_then(|depot| depot.limits.max_rate);
         let access = map.host(end).map_or_else(of_depot, |host| host.access);
-        Some(Place {
+        Some(ReservationEnd {
             name: end.to_owned(),
             site: self.site(end)?.to_owned(),
             access: access.map(|rate| rate.bits_per_second() as u64),
@@ -239,7 +241,7 @@ impl Places {
             .filter(|depot| depot.source != DepotSource::Registered);
         let endpoints = listed.into_iter().flat_map(|depot| &depot.addresses);
         let ips = endpoints.filter_map(|address| match address.endpoint.host {
-            longhaul_proto::Host::Ip(ip) => Some(Prefix::one(ip)),
+            longhaul_proto::Host::Ip(ip) => Some(Prefix::single(ip)),
             longhaul_proto::Host::Name(_) => None,
         });
         ips.collect()
@@ -248,7 +250,7 @@ impl Places {
     /// Returns the end with a name or an address: the name itself for a host, a depot or a key,
     /// otherwise the host that is known by it.
     #[must_use]
-    pub fn meant<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+    pub fn resolve_end<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         if self.sites.contains_key(name) || name.parse::<PublicKey>().is_ok() {
             return Some(name);
         }
@@ -267,7 +269,7 @@ impl Places {
 /// Returns true if a depot speaks for its name: on the operator's map, or while its registration is
 /// valid.
 fn is_in_force(depot: &Depot) -> bool {
-    depot.source != DepotSource::Registered || depot.state.usable()
+    depot.source != DepotSource::Registered || depot.state.is_usable()
 }
 
 /// Converts milliseconds to seconds since the Unix epoch.

@@ -12,7 +12,7 @@ use longhaul_control_api::probes::ProbeKind;
 /// trips of a third of a second.
 pub const SLOT_MS: u64 = 3_000;
 /// Maximum share of a link's capacity that measurements of one pair use on average.
-pub const MAX_SHARE: f64 = 0.01;
+pub const MAX_LINK_SHARE: f64 = 0.01;
 /// Maximum size of one measurement, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 /// Size of a measurement over a link of unknown capacity, in bytes.
@@ -81,7 +81,7 @@ pub struct KnownPath {
 
 /// Returns the kind of measurement for a turn among `depots` depots.
 #[must_use]
-pub fn kind(depots: usize, path: &KnownPath) -> ProbeKind {
+pub fn probe_kind(depots: usize, path: &KnownPath) -> ProbeKind {
     match bulk_bytes(depots, path) {
         bytes if bytes < MIN_TRAIN_BYTES => ProbeKind::RoundTrips { count: ROUND_TRIPS },
         bytes => ProbeKind::Bulk { bytes },
@@ -101,7 +101,7 @@ fn bulk_bytes(depots: usize, path: &KnownPath) -> u64 {
     };
     let seats = depots + depots % 2;
     let between_seconds = (seats.saturating_sub(1) as u64 * TURNS * SLOT_MS) as f64 / 1000.0;
-    let bytes = rate * MAX_SHARE * between_seconds / 8.0;
+    let bytes = rate * MAX_LINK_SHARE * between_seconds / 8.0;
     (bytes as u64).max(longer).min(MAX_BYTES)
 }
 

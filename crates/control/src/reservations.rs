@@ -24,9 +24,9 @@ pub mod streams;
 pub mod wanted;
 pub mod writer;
 
-pub use asker::Asker;
-pub use desk::{Command, Desk, DeskError, Record, Settled};
-pub use writer::{Book, Clock, Writer};
+pub use asker::ReservationCaller;
+pub use desk::{CircuitResult, Record, ReservationCommand, ReservationError, ReservationStore};
+pub use writer::{Clock, JournalWriter, ReservationsHandle};
 
 /// Converts a time of the book into one of the API.
 pub(crate) fn api_moment(moment: i64) -> u64 {

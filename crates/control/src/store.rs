@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_api::Database;
-use longhaul_api::database::{Kind, OpenError};
+use longhaul_api::database::{DatabaseKind, OpenError};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, Row as _, Transaction};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -101,7 +101,7 @@ fn ask_elsewhere(leader: Option<&str>) -> String {
 
 /// Store of a controller.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct ControllerStore {
     database: Database,
     /// Lock of the local writer, taken in order. SQLite allows one writer at a time, and would
     /// otherwise be polled.
@@ -109,24 +109,26 @@ pub struct Store {
 }
 
 /// Transaction with the lock of the local writer.
-pub(crate) struct Writing {
+pub(crate) struct WriteTransaction {
     pub transaction: Transaction<'static, Any>,
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
-impl Writing {
+impl WriteTransaction {
     pub async fn commit(self) -> sqlx::Result<()> {
         self.transaction.commit().await
     }
 }
 
-impl Store {
+impl ControllerStore {
     /// Opens the store in a file, which only one controller may use.
     ///
     /// # Errors
     /// The store cannot be opened.
     pub async fn sqlite(file: &Path) -> Result<Self, OpenError> {
-        Ok(Self::of(Database::sqlite(file, &MIGRATIONS).await?))
+        Ok(Self::from_database(
+            Database::sqlite(file, &MIGRATIONS).await?,
+        ))
     }
 
     /// Opens the store at a server.
@@ -134,10 +136,12 @@ impl Store {
     /// # Errors
     /// The store cannot be reached.
     pub async fn postgres(url: &str) -> Result<Self, OpenError> {
-        Ok(Self::of(Database::postgres(url, &MIGRATIONS).await?))
+        Ok(Self::from_database(
+            Database::postgres(url, &MIGRATIONS).await?,
+        ))
     }
 
-    fn of(database: Database) -> Self {
+    fn from_database(database: Database) -> Self {
         Self {
             database,
             writing: Arc::default(),
@@ -147,14 +151,14 @@ impl Store {
     /// Returns true if other controllers may use the store.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.database.kind() == Kind::Postgres
+        self.database.kind() == DatabaseKind::Postgres
     }
 
     /// Checks that the store answers.
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn is_there(&self) -> Result<(), StoreError> {
+    pub async fn check(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT value FROM counters WHERE name = 'change'")
             .fetch_one(&self.database.pool())
             .await?;
@@ -175,13 +179,13 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn changes(&self) -> Result<Changes, StoreError> {
+    pub async fn changes(&self) -> Result<ChangeNumbers, StoreError> {
         let rows = sqlx::query(
             "SELECT name, value FROM counters WHERE name IN ('change', 'registration')",
         )
         .fetch_all(&self.database.pool())
         .await?;
-        let mut changes = Changes::default();
+        let mut changes = ChangeNumbers::default();
         for row in rows {
             let value = row.try_get("value")?;
             match row.try_get::<String, _>("name")?.as_str() {
@@ -197,13 +201,13 @@ impl Store {
         self.database.close().await;
     }
 
-    pub(crate) async fn write(&self) -> Result<Writing, StoreError> {
+    pub(crate) async fn write(&self) -> Result<WriteTransaction, StoreError> {
         let turn = match self.database.kind() {
-            Kind::Sqlite => Some(self.writing.clone().lock_owned().await),
-            Kind::Postgres => None,
+            DatabaseKind::Sqlite => Some(self.writing.clone().lock_owned().await),
+            DatabaseKind::Postgres => None,
         };
-        Ok(Writing {
-            transaction: self.database.write().await?,
+        Ok(WriteTransaction {
+            transaction: self.database.begin_write().await?,
             _turn: turn,
         })
     }
@@ -212,7 +216,7 @@ impl Store {
     async fn answered(
         &self,
         transaction: &mut Transaction<'static, Any>,
-        once: &Once,
+        once: &IdempotencyKey,
     ) -> Result<Option<String>, StoreError> {
         let row = sqlx::query(
             "SELECT request_hash, answer FROM request_keys WHERE principal = $1 \
@@ -235,7 +239,7 @@ impl Store {
     async fn remember(
         &self,
         transaction: &mut Transaction<'static, Any>,
-        once: &Once,
+        once: &IdempotencyKey,
         answer: &str,
         now: i64,
     ) -> Result<(), StoreError> {
@@ -256,7 +260,7 @@ impl Store {
 
 /// Numbers of changes of stored data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct ChangeNumbers {
     /// Changes of principals, roles and the operator's map.
     pub by_operator: i64,
     /// Changes of registrations.
@@ -265,7 +269,7 @@ pub struct Changes {
 
 /// Idempotency key of a request, which makes it take effect once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Once {
+pub struct IdempotencyKey {
     /// Principal that sent the request.
     pub principal: String,
     /// The key.
@@ -274,10 +278,10 @@ pub struct Once {
     pub hash: String,
 }
 
-impl Once {
+impl IdempotencyKey {
     /// Creates the idempotency key of a request with this content.
     #[must_use]
-    pub fn of(principal: &str, key: &str, content: &[u8]) -> Self {
+    pub fn new(principal: &str, key: &str, content: &[u8]) -> Self {
         Self {
             principal: principal.to_owned(),
             key: key.to_owned(),
@@ -287,17 +291,17 @@ impl Once {
 }
 
 /// Converts a number into the signed form that databases store.
-pub(crate) fn kept(number: u64) -> i64 {
+pub(crate) fn to_stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Converts a stored number back.
-fn loaded(number: i64) -> u64 {
+fn from_stored(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
 /// Returns the parameter list after `VALUES` for this many rows and columns.
-fn values(rows: usize, columns: usize) -> String {
+fn values_clause(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let parameters: Vec<String> = (1..=columns)
             .map(|column| format!("${}", row * columns + column))

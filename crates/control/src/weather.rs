@@ -14,36 +14,36 @@ use std::collections::{BTreeMap, HashMap};
 use longhaul_control_api::forecasts::{Coverage, Forecast, ForecastQuery, Spread};
 use longhaul_control_api::map::{DepotSource, Map as Places};
 use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::{Ledger, Series};
+use longhaul_weather::forecast::{PromiseLedger, Series};
 use longhaul_weather::route::NodeId;
 use longhaul_weather::route::choice::Policy;
-use longhaul_weather::route::explore::Account;
-use longhaul_weather::route::map::{HopForecast, Map as Hops, Node, Relay};
-use longhaul_weather::route::trust::{Outcomes, Reports};
+use longhaul_weather::route::explore::ExplorationAccount;
+use longhaul_weather::route::map::{HopForecast, Node, RelayLimits, RouteMap as Hops};
+use longhaul_weather::route::trust::{HopReports, TransferOutcomes};
 
-pub use answer::Asked;
+pub use answer::RouteQuery;
 use assumed::{WithinSite, within_sites};
 
 use crate::probes::KnownPath;
 use crate::store::measurements::SeriesKey;
 
 /// Time after which assumed hops are renewed, in seconds.
-const ASSUMED_FOR_S: f64 = 60.0;
+const ASSUMPTION_LIFE_S: f64 = 60.0;
 /// Default number of streams of a transfer: as many as a copy begins with on a path where they
 /// matter (`docs/copying.md`).
-const USUAL_STREAMS: u16 = 16;
+const DEFAULT_STREAMS: u16 = 16;
 
 /// Series with its newest value.
 #[derive(Debug)]
-struct Known {
+struct KnownSeries {
     series: Series,
     newest: f64,
 }
 
 /// Forecasts and routes of the network.
 #[derive(Debug)]
-pub struct Weather {
-    series: BTreeMap<SeriesKey, Known>,
+pub struct RoutingState {
+    series: BTreeMap<SeriesKey, KnownSeries>,
     names: Vec<String>,
     ids: HashMap<String, NodeId>,
     /// Number of series of each reporter.
@@ -54,7 +54,7 @@ pub struct Weather {
     unseen: HashMap<(NodeId, NodeId), u64>,
     /// Time when each path last carried real traffic, in milliseconds since the Unix epoch.
     carried: HashMap<(NodeId, NodeId), u64>,
-    reports: Reports,
+    reports: HopReports,
     /// Key that last reported for each end of a hop, its start first.
     reporters: HashMap<(NodeId, NodeId), [Option<Box<str>>; 2]>,
     hops: Hops,
@@ -66,11 +66,11 @@ pub struct Weather {
     inferred: BTreeMap<(NodeId, NodeId), HopForecast>,
     /// If true, `hops` does not include all known hops.
     has_new: bool,
-    depots: Depots,
-    outcomes: Outcomes,
+    depots: MapDepots,
+    outcomes: TransferOutcomes,
     policy: Policy,
-    account: Account,
-    ledger: Ledger,
+    account: ExplorationAccount,
+    ledger: PromiseLedger,
     unpromised: u64,
     failed: u64,
     map_version: u64,
@@ -78,9 +78,9 @@ pub struct Weather {
 
 /// Depots and hosts of the map.
 #[derive(Debug, Default)]
-struct Depots {
+struct MapDepots {
     /// Depots by name.
-    known: HashMap<String, DepotPlace>,
+    known: HashMap<String, DepotLocation>,
     /// Names by first address, as in routes.
     by_address: HashMap<String, String>,
     /// Names and networks of hosts.
@@ -92,13 +92,13 @@ struct Depots {
 }
 
 #[derive(Debug, Clone)]
-struct DepotPlace {
+struct DepotLocation {
     address: String,
     key: String,
-    relay: Option<Relay>,
+    relay: Option<RelayLimits>,
 }
 
-impl Default for Weather {
+impl Default for RoutingState {
     fn default() -> Self {
         Self {
             series: BTreeMap::new(),
@@ -108,18 +108,18 @@ impl Default for Weather {
             measured: BTreeMap::new(),
             unseen: HashMap::new(),
             carried: HashMap::new(),
-            reports: Reports::default(),
+            reports: HopReports::default(),
             reporters: HashMap::new(),
             within_sites: Vec::new(),
             assumed_at: 0.0,
             inferred: BTreeMap::new(),
             hops: Hops::new(Vec::new(), &[]),
             has_new: false,
-            depots: Depots::default(),
-            outcomes: Outcomes::default(),
+            depots: MapDepots::default(),
+            outcomes: TransferOutcomes::default(),
             policy: Policy::default(),
-            account: Account::default(),
-            ledger: Ledger::default(),
+            account: ExplorationAccount::default(),
+            ledger: PromiseLedger::default(),
             unpromised: 0,
             failed: 0,
             map_version: 0,
@@ -127,7 +127,7 @@ impl Default for Weather {
     }
 }
 
-impl Weather {
+impl RoutingState {
     /// Returns the number of series.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -142,16 +142,16 @@ impl Weather {
 
     /// Replaces the map.
     pub fn take_map(&mut self, map: &Places, version: u64) {
-        let mut depots = Depots::default();
+        let mut depots = MapDepots::default();
         for depot in &map.depots {
             let Some(address) = depot.addresses.first() else {
                 continue;
             };
             let address = address.endpoint.to_string();
             let rate = depot.limits.max_rate.map(|rate| rate.bits_per_second());
-            let relay = depot.state.usable().then_some(Relay {
+            let relay = depot.state.is_usable().then_some(RelayLimits {
                 rate: rate.unwrap_or(f64::INFINITY),
-                ..Relay::UNLIMITED
+                ..RelayLimits::UNLIMITED
             });
             // The operator's map takes precedence over registrations.
             let is_listed = depot.source != DepotSource::Registered;
@@ -160,7 +160,7 @@ impl Weather {
                     .by_address
                     .insert(address.clone(), depot.name.clone());
             }
-            let place = DepotPlace {
+            let place = DepotLocation {
                 address,
                 key: depot.key.to_string(),
                 relay,
@@ -182,7 +182,7 @@ impl Weather {
         depots.sites = of_both
             .filter_map(|(name, site)| Some((name.clone(), site?.clone())))
             .collect();
-        for depot in map.depots.iter().filter(|depot| depot.state.usable()) {
+        for depot in map.depots.iter().filter(|depot| depot.state.is_usable()) {
             if let Some(site) = &depot.site {
                 let at_site = depots.at_site.entry(site.clone()).or_default();
                 at_site.push(depot.name.clone());
@@ -213,8 +213,8 @@ impl Weather {
 
     /// Rebuilds the hops if new ones are known, and renews assumed ones from time to time, as
     /// assumptions do not age.
-    fn renew(&mut self, now: f64) {
-        if !self.has_new && now - self.assumed_at < ASSUMED_FOR_S {
+    fn refresh_hops(&mut self, now: f64) {
+        if !self.has_new && now - self.assumed_at < ASSUMPTION_LIFE_S {
             return;
         }
         self.assumed_at = now;
@@ -319,7 +319,7 @@ impl Weather {
     }
 }
 
-impl Depots {
+impl MapDepots {
     /// Returns a node: a depot that is not stale can relay, everything else is an end.
     fn node(&self, name: &str) -> Node {
         Node {

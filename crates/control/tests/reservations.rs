@@ -19,14 +19,15 @@ use std::task::{Context, Poll};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::Window;
 use longhaul_control::leader::{Leader, Leadership};
-use longhaul_control::reservations::wanted::Place;
+use longhaul_control::reservations::wanted::ReservationEnd;
 use longhaul_control::reservations::writer::{AskError, open};
 use longhaul_control::reservations::{
-    Asker, Book, Clock, Command, Desk, DeskError, Record, Writer,
+    Clock, JournalWriter, Record, ReservationCaller, ReservationCommand, ReservationError,
+    ReservationStore, ReservationsHandle,
 };
-use longhaul_control::store::reservations::Batch;
-use longhaul_control::store::{Once, StoreError};
-use longhaul_control::{Store, reservations};
+use longhaul_control::store::reservations::JournalBatch;
+use longhaul_control::store::{IdempotencyKey, StoreError};
+use longhaul_control::{ControllerStore, reservations};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::{Offers, ReservationQuery, ReserveState, Reserved};
 use serde_json::json;
@@ -48,25 +49,25 @@ fn map() -> Map {
         .unwrap()
 }
 
-fn operator() -> Asker {
-    Asker {
+fn operator() -> ReservationCaller {
+    ReservationCaller {
         owner: "operator".to_owned(),
         name: "root".to_owned(),
         rights: None,
     }
 }
 
-fn reserve(name: &str, bps: u64, hold: bool) -> Command {
+fn reserve(name: &str, bps: u64, hold: bool) -> ReservationCommand {
     let request = json!({"from": "west", "to": "east",
         "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
         "description": name, "hold": hold});
-    let place = |site: &str| Place {
+    let place = |site: &str| ReservationEnd {
         name: site.to_owned(),
         site: site.to_owned(),
         access: None,
         address: None,
     };
-    Command::Reserve {
+    ReservationCommand::Reserve {
         request: Box::new(serde_json::from_value(request).unwrap()),
         from: place("west"),
         to: place("east"),
@@ -76,8 +77,8 @@ fn reserve(name: &str, bps: u64, hold: bool) -> Command {
     }
 }
 
-fn once(name: &str) -> Once {
-    Once::of("reservations r", name, name.as_bytes())
+fn once(name: &str) -> IdempotencyKey {
+    IdempotencyKey::new("reservations r", name, name.as_bytes())
 }
 
 /// Clock that stands still until it is set.
@@ -95,20 +96,20 @@ impl Time {
     }
 }
 
-fn opened(store: &Store, time: &Time) -> (Book, Writer) {
+fn opened(store: &ControllerStore, time: &Time) -> (ReservationsHandle, JournalWriter) {
     let (_, maps) = watch::channel(Arc::new(map()));
     open(store.clone(), maps, time.clock())
 }
 
 /// Writer that runs until this is dropped.
 struct Writing {
-    book: Book,
+    book: ReservationsHandle,
     task: tokio::task::JoinHandle<()>,
     end: watch::Sender<bool>,
 }
 
 impl Writing {
-    fn begin(store: &Store, time: &Time) -> Self {
+    fn begin(store: &ControllerStore, time: &Time) -> Self {
         let (book, writer) = opened(store, time);
         let (end, ends) = watch::channel(false);
         let task = tokio::spawn(writer.run(ends));
@@ -122,8 +123,8 @@ impl Writing {
 }
 
 /// Returns the number of reservations with each description.
-async fn there(book: &Book) -> BTreeMap<String, u32> {
-    let look = |desk: &Desk, now| {
+async fn there(book: &ReservationsHandle) -> BTreeMap<String, u32> {
+    let look = |desk: &ReservationStore, now| {
         desk.list(&operator(), &ReservationQuery::default(), 0, 100_000, now)
             .0
     };
@@ -134,16 +135,16 @@ async fn there(book: &Book) -> BTreeMap<String, u32> {
     there
 }
 
-async fn journal(store: &Store) -> Vec<(i64, Record)> {
+async fn journal(store: &ControllerStore) -> Vec<(i64, Record)> {
     store.reservation_records(0, 100_000).await.unwrap()
 }
 
-async fn superseded_writer_appends_nothing(store: Store) {
-    let mut desk = Desk::new().unwrap();
+async fn superseded_writer_appends_nothing(store: ControllerStore) {
+    let mut desk = ReservationStore::new().unwrap();
     let mut records = Vec::new();
     desk.take_map(&map(), &mut records).unwrap();
     let old = store.lead_reservations().await.unwrap();
-    let batch = |epoch, first, records| Batch {
+    let batch = |epoch, first, records| JournalBatch {
         epoch,
         first,
         records,
@@ -178,7 +179,7 @@ async fn superseded_writer_appends_nothing(store: Store) {
     assert_eq!(journal(&store).await.len(), 2);
 }
 
-async fn concurrent_requests_are_decided_in_sequence(store: Store) {
+async fn concurrent_requests_are_decided_in_sequence(store: ControllerStore) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -186,9 +187,9 @@ async fn concurrent_requests_are_decided_in_sequence(store: Store) {
         let book = writing.book.clone();
         tasks.spawn(async move {
             let command = reserve(&format!("{number}"), 500_000_000, false);
-            match book.ask(operator(), command, None).await {
+            match book.execute(operator(), command, None).await {
                 Ok(Reserved { reservations }) => reservations.len(),
-                Err(AskError::Desk(DeskError::NoRoom(_))) => 0,
+                Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => 0,
                 Err(error) => panic!("{error}"),
             }
         });
@@ -202,22 +203,22 @@ async fn concurrent_requests_are_decided_in_sequence(store: Store) {
     assert_eq!(there(&again.book).await, before);
 }
 
-async fn idempotency_key_reserves_once(store: Store) {
+async fn idempotency_key_reserves_once(store: ControllerStore) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
         let book = writing.book.clone();
         tasks.spawn(async move {
-            let asked = book.ask(operator(), reserve("a", 1, false), Some(once("a")));
+            let asked = book.execute(operator(), reserve("a", 1, false), Some(once("a")));
             asked.await.unwrap().reservations[0].id
         });
     }
     assert_eq!(tasks.join_all().await, [1; 8]);
-    let other = Once::of("reservations r", "a", b"another content");
+    let other = IdempotencyKey::new("reservations r", "a", b"another content");
     let reused = writing
         .book
-        .ask(operator(), reserve("b", 1, false), Some(other))
+        .execute(operator(), reserve("b", 1, false), Some(other))
         .await;
     assert!(matches!(
         reused,
@@ -225,58 +226,69 @@ async fn idempotency_key_reserves_once(store: Store) {
     ));
     // A refusal is not remembered, as the request may succeed later.
     let much = || {
-        writing.book.ask(
+        writing.book.execute(
             operator(),
             reserve("c", 5_000_000_000, false),
             Some(once("c")),
         )
     };
     assert!(much().await.is_err());
-    let cancel = Command::Cancel {
+    let cancel = ReservationCommand::Cancel {
         id: ReservationId(0),
         series: false,
     };
-    writing.book.ask(operator(), cancel, None).await.unwrap();
+    writing
+        .book
+        .execute(operator(), cancel, None)
+        .await
+        .unwrap();
     assert_eq!(much().await.unwrap().reservations[0].id, 2);
     writing.finish().await;
     let again = Writing::begin(&store, &time);
     let asked = again
         .book
-        .ask(operator(), reserve("a", 1, false), Some(once("a")))
+        .execute(operator(), reserve("a", 1, false), Some(once("a")))
         .await;
     // The answer is the original one.
     assert_eq!(asked.unwrap().reservations[0].pieces.len(), 1);
     assert_eq!(there(&again.book).await.len(), 2);
 }
 
-async fn holds_expire_even_after_downtime(store: Store) {
+async fn holds_expire_even_after_downtime(store: ControllerStore) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let held = writing
         .book
-        .ask(operator(), reserve("a", 5_000_000_000, true), None)
+        .execute(operator(), reserve("a", 5_000_000_000, true), None)
         .await
         .unwrap();
     assert_eq!(held.reservations[0].state.reserve, ReserveState::Held);
     assert!(
         writing
             .book
-            .ask(operator(), reserve("b", 1, false), None)
+            .execute(operator(), reserve("b", 1, false), None)
             .await
             .is_err()
     );
     writing.finish().await;
-    time.set(i64::try_from(reservations::desk::HOLD_MS).unwrap());
+    time.set(i64::try_from(reservations::desk::HOLD_LIFETIME_MS).unwrap());
     let again = Writing::begin(&store, &time);
     let late = again
         .book
-        .ask(operator(), Command::Commit(ReservationId(0)), None)
+        .execute(
+            operator(),
+            ReservationCommand::Commit(ReservationId(0)),
+            None,
+        )
         .await;
-    assert!(matches!(late, Err(AskError::Desk(DeskError::NotNow(..)))));
+    assert!(matches!(
+        late,
+        Err(AskError::Desk(ReservationError::NotNow(..)))
+    ));
     assert!(
         again
             .book
-            .ask(operator(), reserve("b", 1, false), None)
+            .execute(operator(), reserve("b", 1, false), None)
             .await
             .is_ok()
     );
@@ -284,7 +296,7 @@ async fn holds_expire_even_after_downtime(store: Store) {
 
 /// Counter-offers from the background search are granted by the book at the record that they name,
 /// whatever was decided meanwhile.
-async fn offers_are_valid_at_their_record(store: Store) {
+async fn offers_are_valid_at_their_record(store: ControllerStore) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -292,8 +304,13 @@ async fn offers_are_valid_at_their_record(store: Store) {
         let book = writing.book.clone();
         let bps = 300_000_000 + 200_000_000 * (number % 11);
         tasks.spawn(async move {
-            match book.ask(operator(), reserve("a", bps, false), None).await {
-                Err(AskError::Desk(DeskError::NoRoom(refusal))) => Some(refusal.offers),
+            match book
+                .execute(operator(), reserve("a", bps, false), None)
+                .await
+            {
+                Err(AskError::Desk(ReservationError::InsufficientBandwidth(refusal))) => {
+                    Some(refusal.offers)
+                }
                 Ok(_) => None,
                 Err(error) => panic!("{error}"),
             }
@@ -307,7 +324,7 @@ async fn offers_are_valid_at_their_record(store: Store) {
         if offers.left_out && offers.record.is_none() {
             continue;
         }
-        let mut desk = Desk::new().unwrap();
+        let mut desk = ReservationStore::new().unwrap();
         let record = i64::try_from(offers.record.unwrap()).unwrap();
         for (_, record) in journal.iter().take_while(|(number, _)| *number <= record) {
             desk.apply(record).unwrap();
@@ -316,12 +333,12 @@ async fn offers_are_valid_at_their_record(store: Store) {
             .into_iter()
             .flatten()
         {
-            let Command::Reserve { from, to, .. } = reserve("a", 1, false) else {
+            let ReservationCommand::Reserve { from, to, .. } = reserve("a", 1, false) else {
                 panic!()
             };
             let [start, end] = [offer.request.start_ms.unwrap(), offer.request.end_ms]
                 .map(|moment| i64::try_from(moment).unwrap());
-            let command = Command::Reserve {
+            let command = ReservationCommand::Reserve {
                 request: Box::new(offer.request),
                 from,
                 to,
@@ -329,7 +346,9 @@ async fn offers_are_valid_at_their_record(store: Store) {
                 is_end: false,
                 document: None,
             };
-            let granted = desk.clone().act(&operator(), &command, 0, &mut Vec::new());
+            let granted = desk
+                .clone()
+                .execute(&operator(), &command, 0, &mut Vec::new());
             assert_eq!(granted.unwrap().reservations[0].pieces, offer.pieces);
             taken += 1;
         }
@@ -339,7 +358,7 @@ async fn offers_are_valid_at_their_record(store: Store) {
 
 /// Two controllers write to one store. Whichever is asked takes the lead, and no bandwidth is
 /// promised twice.
-async fn two_writers_never_overbook(store: Store) {
+async fn two_writers_never_overbook(store: ControllerStore) {
     let time = Time::default();
     let both = [Writing::begin(&store, &time), Writing::begin(&store, &time)];
     let mut tasks = JoinSet::new();
@@ -349,7 +368,7 @@ async fn two_writers_never_overbook(store: Store) {
             let name = format!("{number}");
             loop {
                 match book
-                    .ask(
+                    .execute(
                         operator(),
                         reserve(&name, 500_000_000, false),
                         Some(once(&name)),
@@ -357,7 +376,7 @@ async fn two_writers_never_overbook(store: Store) {
                     .await
                 {
                     Ok(_) => return 1,
-                    Err(AskError::Desk(DeskError::NoRoom(_))) => return 0,
+                    Err(AskError::Desk(ReservationError::InsufficientBandwidth(_))) => return 0,
                     // The other writer came between repeatedly.
                     Err(AskError::Store(StoreError::Busy | StoreError::Behind)) => {}
                     Err(error) => panic!("{error}"),
@@ -401,7 +420,7 @@ impl<F: Future<Output = ()>> Future for Killed<F> {
 /// The writer is dropped after one poll, after two, and so on, until all requests are answered.
 /// This covers every step, including the one between appending and answering. A repeated request
 /// with the same key then exists once.
-async fn killed_writer_loses_and_repeats_nothing(store: Store) {
+async fn killed_writer_loses_and_repeats_nothing(store: ControllerStore) {
     let time = Time::default();
     let (mut all, mut broken) = (Vec::new(), 0);
     for polls in 1..MANY_POLLS {
@@ -412,7 +431,7 @@ async fn killed_writer_loses_and_repeats_nothing(store: Store) {
             let (book, name) = (book.clone(), format!("{polls}-{number}"));
             asked.spawn(async move {
                 let answer = book
-                    .ask(operator(), reserve(&name, 1, false), Some(once(&name)))
+                    .execute(operator(), reserve(&name, 1, false), Some(once(&name)))
                     .await;
                 (name, answer.is_ok())
             });
@@ -438,9 +457,10 @@ async fn killed_writer_loses_and_repeats_nothing(store: Store) {
         broken += usize::from(acknowledged < REQUESTS);
         for (name, ok) in &mut all {
             if !*ok {
-                let asked = again
-                    .book
-                    .ask(operator(), reserve(name, 1, false), Some(once(name)));
+                let asked =
+                    again
+                        .book
+                        .execute(operator(), reserve(name, 1, false), Some(once(name)));
                 *ok = asked.await.is_ok();
                 assert!(*ok, "{name}");
             }
@@ -458,7 +478,7 @@ async fn killed_writer_loses_and_repeats_nothing(store: Store) {
 }
 
 on_both!(
-    superseded_writer_appends_nothing,
+    ControllerStore: superseded_writer_appends_nothing,
     concurrent_requests_are_decided_in_sequence,
     offers_are_valid_at_their_record,
     idempotency_key_reserves_once,
@@ -467,10 +487,14 @@ on_both!(
     killed_writer_loses_and_repeats_nothing,
 );
 
-fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leadership>) -> Writing {
+fn writing_led_by(
+    store: &ControllerStore,
+    time: &Time,
+    leadership: watch::Receiver<Leadership>,
+) -> Writing {
     let (book, writer) = opened(store, time);
     let (end, ends) = watch::channel(false);
-    let task = tokio::spawn(writer.led_by(leadership).run(ends));
+    let task = tokio::spawn(writer.with_leadership(leadership).run(ends));
     Writing { book, task, end }
 }
 
@@ -480,7 +504,9 @@ fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leader
 async fn former_lock_holder_writes_nothing() {
     let server = postgres::Postgres::start();
     server.create_database("leaders");
-    let store = Store::postgres(&server.url_of("leaders")).await.unwrap();
+    let store = ControllerStore::postgres(&server.url_of("leaders"))
+        .await
+        .unwrap();
     let time = Time::default();
     let named = |name: &str| Leader {
         name: name.to_owned(),
@@ -501,13 +527,13 @@ async fn former_lock_holder_writes_nothing() {
     let follower = writing_led_by(&store, &time, follows);
     of_first
         .book
-        .ask(operator(), reserve("a", 1, false), Some(once("a")))
+        .execute(operator(), reserve("a", 1, false), Some(once("a")))
         .await
         .unwrap();
     // The other controller refuses the request, and reads what was written.
     let turned_away = follower
         .book
-        .ask(operator(), reserve("b", 1, false), None)
+        .execute(operator(), reserve("b", 1, false), None)
         .await;
     let at = |error: &AskError| match error {
         AskError::Store(StoreError::NotLeading { leader }) => leader.clone(),
@@ -529,7 +555,7 @@ async fn former_lock_holder_writes_nothing() {
     for _ in 0..2 {
         let refused = of_first
             .book
-            .ask(operator(), reserve("c", 1, false), None)
+            .execute(operator(), reserve("c", 1, false), None)
             .await;
         assert_eq!(at(&refused.unwrap_err()), None);
     }
@@ -540,7 +566,7 @@ async fn former_lock_holder_writes_nothing() {
     for name in ["a", "d"] {
         let asked = follower
             .book
-            .ask(operator(), reserve(name, 1, false), Some(once(name)));
+            .execute(operator(), reserve(name, 1, false), Some(once(name)));
         asked.await.unwrap();
     }
     let there = there(&follower.book).await;
@@ -557,12 +583,12 @@ async fn journal_may_end_early_but_not_have_a_hole() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let time = Time::default();
-    let store = Store::sqlite(&file).await.unwrap();
+    let store = ControllerStore::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);
     for name in ["a", "b", "c"] {
         writing
             .book
-            .ask(operator(), reserve(name, 1, false), None)
+            .execute(operator(), reserve(name, 1, false), None)
             .await
             .unwrap();
     }
@@ -582,9 +608,9 @@ async fn journal_may_end_early_but_not_have_a_hole() {
     };
     // The last commit is missing, so the reservation is held and not promised.
     edit("DELETE FROM reservation_journal WHERE number = $1", last).await;
-    let store = Store::sqlite(&file).await.unwrap();
+    let store = ControllerStore::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);
-    let state = |desk: &Desk, now| {
+    let state = |desk: &ReservationStore, now| {
         desk.show(&operator(), ReservationId(2), now)
             .map(|one| one.state.reserve)
     };
@@ -595,7 +621,7 @@ async fn journal_may_end_early_but_not_have_a_hole() {
     writing.finish().await;
     store.close().await;
     edit("DELETE FROM reservation_journal WHERE number = $1", 2).await;
-    let store = Store::sqlite(&file).await.unwrap();
+    let store = ControllerStore::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);
     assert!(matches!(
         writing.book.read(state).await,
@@ -603,7 +629,7 @@ async fn journal_may_end_early_but_not_have_a_hole() {
     ));
     let asked = writing
         .book
-        .ask(operator(), reserve("d", 1, false), None)
+        .execute(operator(), reserve("d", 1, false), None)
         .await;
     assert!(matches!(asked, Err(AskError::Store(StoreError::Behind))));
     writing.finish().await;

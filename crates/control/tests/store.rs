@@ -10,10 +10,10 @@ mod postgres;
 mod stores;
 
 use longhaul_api::database::system_now;
-use longhaul_control::store::measurements::{Ingest, Kept, ingest};
+use longhaul_control::store::measurements::{Ingest, StoredBatch, ingest};
 use longhaul_control::store::retention::{LONG_SPAN, Retention, SHORT_SPAN};
-use longhaul_control::store::{Once, StoreError};
-use longhaul_control::{Store, authority};
+use longhaul_control::store::{IdempotencyKey, StoreError};
+use longhaul_control::{ControllerStore, authority};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{
     Conditions, Measurement, MeasurementQuery, Quantity, Source,
@@ -39,8 +39,8 @@ fn measurement(from: &str, at_ms: u64, value: f64) -> Measurement {
     }
 }
 
-fn kept(reporter: &str, measurements: &[Measurement]) -> Kept {
-    Kept {
+fn kept(reporter: &str, measurements: &[Measurement]) -> StoredBatch {
+    StoredBatch {
         reporter: reporter.to_owned(),
         measurements: measurements.to_vec(),
     }
@@ -49,11 +49,11 @@ fn kept(reporter: &str, measurements: &[Measurement]) -> Kept {
 /// Writer that runs until this is dropped.
 struct Writing {
     ingest: Ingest,
-    kept: mpsc::UnboundedReceiver<Kept>,
+    kept: mpsc::UnboundedReceiver<StoredBatch>,
     _end: watch::Sender<bool>,
 }
 
-fn writing(store: &Store) -> Writing {
+fn writing(store: &ControllerStore) -> Writing {
     let (sender, kept) = mpsc::unbounded_channel();
     let (ingest, writer) = ingest(store.clone(), sender);
     let (end, ends) = watch::channel(false);
@@ -65,7 +65,7 @@ fn writing(store: &Store) -> Writing {
     }
 }
 
-async fn all(store: &Store) -> Vec<(i64, Measurement)> {
+async fn all(store: &ControllerStore) -> Vec<(i64, Measurement)> {
     let found = store
         .measurements(&MeasurementQuery::default(), None, 0, 100_000)
         .await
@@ -76,7 +76,7 @@ async fn all(store: &Store) -> Vec<(i64, Measurement)> {
         .collect()
 }
 
-async fn principals_have_roles_and_lose_them(store: Store) {
+async fn principals_have_roles_and_lose_them(store: ControllerStore) {
     let (ana, ben) = (key(1), key(2));
     let before = store.changes().await.unwrap().by_operator;
     store.grant(&ana, "depot", Some("a")).await.unwrap();
@@ -105,7 +105,7 @@ async fn principals_have_roles_and_lose_them(store: Store) {
     assert_eq!(left[0].roles, ["client"]);
 }
 
-async fn custom_roles_coexist_with_builtin_ones(store: Store) {
+async fn custom_roles_coexist_with_builtin_ones(store: ControllerStore) {
     let right = |constraint| Right {
         resource: Resource::Measurements,
         permission: Permission::Read,
@@ -149,7 +149,7 @@ async fn custom_roles_coexist_with_builtin_ones(store: Store) {
     assert_eq!(store.roles().await.unwrap(), authority::builtin_roles());
 }
 
-async fn latest_map_is_returned(store: Store) {
+async fn latest_map_is_returned(store: ControllerStore) {
     assert_eq!(store.map().await.unwrap(), Map::default());
     let map = |name: &str| -> Map {
         let text = format!(r#"{{"sites": [{{"name": "{name}"}}]}}"#);
@@ -160,7 +160,7 @@ async fn latest_map_is_returned(store: Store) {
     assert_eq!(store.map().await.unwrap(), map("b"));
 }
 
-async fn registration_replaces_the_previous_one(store: Store) {
+async fn registration_replaces_the_previous_one(store: ControllerStore) {
     let registration = |sent_at: f64| {
         let text = format!(
             r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "d:7510"}}], "version": "1", "sent_at": {sent_at}, "valid_for_seconds": 90}}"#,
@@ -176,7 +176,7 @@ async fn registration_replaces_the_previous_one(store: Store) {
     assert!(store.registrations().await.unwrap().is_empty());
 }
 
-async fn measurements_survive_a_round_trip_once(store: Store) {
+async fn measurements_survive_a_round_trip_once(store: ControllerStore) {
     let mut writing = writing(&store);
     let mut with_conditions = measurement("a", 3, 1e9 / 3.0);
     with_conditions.conditions = Conditions {
@@ -214,7 +214,7 @@ async fn measurements_survive_a_round_trip_once(store: Store) {
     assert_eq!(writing.kept.recv().await.unwrap().measurements, batch);
 }
 
-async fn measurements_are_returned_in_pages(store: Store) {
+async fn measurements_are_returned_in_pages(store: ControllerStore) {
     let writing = writing(&store);
     for from in ["a", "b"] {
         let batch: Vec<Measurement> = (0..10)
@@ -251,30 +251,36 @@ async fn measurements_are_returned_in_pages(store: Store) {
     assert!(ask(&none, None).await.is_empty());
 }
 
-async fn repeated_request_gets_the_first_answer(store: Store) {
+async fn repeated_request_gets_the_first_answer(store: ControllerStore) {
     let writing = writing(&store);
     let batch = [measurement("a", 1, 1.0)];
-    let once = Once::of("r", "first", b"content");
-    let keep = |once: Once| writing.ingest.keep(kept("r", &batch), Some(once));
+    let once = IdempotencyKey::new("r", "first", b"content");
+    let keep = |once: IdempotencyKey| writing.ingest.keep(kept("r", &batch), Some(once));
     let first = keep(once.clone()).await.unwrap();
     assert_eq!((first.kept, keep(once.clone()).await.unwrap()), (1, first));
     // With another idempotency key it is another request, but its measurements exist already.
     assert_eq!(
-        keep(Once::of("r", "second", b"content"))
+        keep(IdempotencyKey::new("r", "second", b"content"))
             .await
             .unwrap()
             .duplicates,
         1
     );
-    let reused = keep(Once::of("r", "first", b"other")).await.unwrap_err();
+    let reused = keep(IdempotencyKey::new("r", "first", b"other"))
+        .await
+        .unwrap_err();
     assert!(matches!(reused, StoreError::KeyReused(_)), "{reused}");
     // Another principal has other keys.
-    assert!(keep(Once::of("s", "first", b"other")).await.is_ok());
+    assert!(
+        keep(IdempotencyKey::new("s", "first", b"other"))
+            .await
+            .is_ok()
+    );
 }
 
 /// Many concurrent batches, some of them equal: each measurement is stored once, and the answers
 /// add up.
-async fn concurrent_batches_are_stored_once(store: Store) {
+async fn concurrent_batches_are_stored_once(store: ControllerStore) {
     let writing = writing(&store);
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..16_u64 {
@@ -299,7 +305,7 @@ async fn concurrent_batches_are_stored_once(store: Store) {
     );
 }
 
-async fn old_measurements_are_summarized_then_removed(store: Store) {
+async fn old_measurements_are_summarized_then_removed(store: ControllerStore) {
     let writing = writing(&store);
     let now = u64::try_from(system_now()).unwrap();
     // At the beginning of an hour, so that all values are in one span of each length.
@@ -384,7 +390,7 @@ async fn old_measurements_are_summarized_then_removed(store: Store) {
     assert_eq!(ask().await.iter().map(|found| found.count).sum::<u64>(), 2);
 }
 
-async fn a_report_counts_once(store: Store) {
+async fn a_report_counts_once(store: ControllerStore) {
     let report = |id: &str| TransferReport {
         id: id.to_owned(),
         from: Some("a".into()),
@@ -425,7 +431,7 @@ async fn a_report_counts_once(store: Store) {
 }
 
 on_both!(
-    principals_have_roles_and_lose_them,
+    ControllerStore: principals_have_roles_and_lose_them,
     custom_roles_coexist_with_builtin_ones,
     latest_map_is_returned,
     registration_replaces_the_previous_one,
@@ -441,7 +447,7 @@ on_both!(
 async fn stored_data_survives_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
-    let store = Store::sqlite(&file).await.unwrap();
+    let store = ControllerStore::sqlite(&file).await.unwrap();
     let first = writing(&store);
     first
         .ingest
@@ -449,7 +455,7 @@ async fn stored_data_survives_reopening() {
         .await
         .unwrap();
     // The store is not closed, as after a crash. New measurements continue the same series.
-    let again = Store::sqlite(&file).await.unwrap();
+    let again = ControllerStore::sqlite(&file).await.unwrap();
     let second = writing(&again);
     let batch = [measurement("a", 1, 1.0), measurement("a", 2, 1.0)];
     let answer = second.ingest.keep(kept("r", &batch), None).await.unwrap();

@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 /// Length of measurement from which the forecast no longer counts.
-const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
+const FULL_MEASUREMENT: Duration = Duration::from_secs(60);
 /// Length of measurement that is always sufficient without a forecast: slow start is over on any
 /// path.
-const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
+const SUFFICIENT_MEASUREMENT: Duration = Duration::from_secs(5);
 /// Divisor of the time to the deadline: near the deadline, a measurement of that length is
 /// sufficient.
-const TIME_OVER_MEASURED: u32 = 4;
+const MEASUREMENT_DIVISOR: u32 = 4;
 /// Minimum length of a sufficient measurement: on most paths, slow start is over by then.
-const MEASURED_AT_VERY_LEAST: Duration = Duration::from_secs(2);
+const MIN_MEASUREMENT: Duration = Duration::from_secs(2);
 /// Factors from a measured rate to the p10 and p90 of the rate in the next hours.
 const P10_FACTOR: f64 = 0.75;
 const P90_FACTOR: f64 = 1.25;
 /// Minimum rate, in bit/s, so that its logarithm exists.
-const LEAST_BPS: f64 = 1.0;
+const MIN_BPS: f64 = 1.0;
 
 /// Quantiles of a rate, in bit/s. In nine of ten cases it is `p10` or more.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Rates {
 
 /// Measurement of a copy's own rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct RateMeasurement {
     /// Best-effort rate, in bit/s.
     pub bps: f64,
     /// Length of the measurement.
@@ -50,8 +50,8 @@ impl Rates {
 /// Returns the length of measurement that is sufficient without a forecast, for a copy with this
 /// much time to its deadline.
 #[must_use]
-pub fn long_enough(to_deadline: Duration) -> Duration {
-    (to_deadline / TIME_OVER_MEASURED).clamp(MEASURED_AT_VERY_LEAST, MEASURED_AT_LEAST)
+pub fn sufficient_measurement(to_deadline: Duration) -> Duration {
+    (to_deadline / MEASUREMENT_DIVISOR).clamp(MIN_MEASUREMENT, SUFFICIENT_MEASUREMENT)
 }
 
 /// Returns the expected best-effort rate. It begins as the forecast, ends as the measurement, and
@@ -60,7 +60,7 @@ pub fn long_enough(to_deadline: Duration) -> Duration {
 #[must_use]
 pub fn blend(
     forecast: Option<Rates>,
-    measured: Option<Measured>,
+    measured: Option<RateMeasurement>,
     long_enough: Duration,
 ) -> Option<Rates> {
     let forecast = forecast.filter(Rates::is_sound);
@@ -71,10 +71,10 @@ pub fn blend(
     let Some(forecast) = forecast else {
         return (measured.over >= long_enough).then(|| spread(measured.bps));
     };
-    let weight = (measured.over.as_secs_f64() / MEASURED_WHOLLY.as_secs_f64()).min(1.0);
+    let weight = (measured.over.as_secs_f64() / FULL_MEASUREMENT.as_secs_f64()).min(1.0);
     let seen = spread(measured.bps);
     let between = |reported: f64, seen: f64| {
-        let (reported, seen) = (reported.max(LEAST_BPS).ln(), seen.max(LEAST_BPS).ln());
+        let (reported, seen) = (reported.max(MIN_BPS).ln(), seen.max(MIN_BPS).ln());
         (reported * (1.0 - weight) + seen * weight).exp()
     };
     Some(Rates {
@@ -106,8 +106,8 @@ mod tests {
             secs in 0..200_u64,
         ) {
             let forecast = Rates { p10: reported / 2.0, p50: reported, p90: reported * 2.0 };
-            let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
-            let found = blend(Some(forecast), Some(measured), MEASURED_AT_LEAST).unwrap();
+            let measured = RateMeasurement { bps: seen, over: Duration::from_secs(secs) };
+            let found = blend(Some(forecast), Some(measured), SUFFICIENT_MEASUREMENT).unwrap();
             let (least, most) = (reported.min(seen.max(1.0)), reported.max(seen.max(1.0)));
             prop_assert!(found.p50 >= least * 0.999 && found.p50 <= most * 1.001);
             prop_assert!(found.p10 <= found.p50 * 1.001 && found.p50 <= found.p90 * 1.001);
@@ -119,23 +119,23 @@ mod tests {
 
     #[test]
     fn no_estimate_without_data() {
-        let short = Measured {
+        let short = RateMeasurement {
             bps: 1e9,
             over: Duration::from_secs(1),
         };
-        let broken = Measured {
+        let broken = RateMeasurement {
             bps: f64::NAN,
-            over: MEASURED_WHOLLY,
+            over: FULL_MEASUREMENT,
         };
         let senseless = Rates {
             p10: 2.0,
             p50: 1.0,
             p90: f64::INFINITY,
         };
-        assert_eq!(blend(None, None, MEASURED_AT_LEAST), None);
-        assert_eq!(blend(None, Some(short), MEASURED_AT_LEAST), None);
+        assert_eq!(blend(None, None, SUFFICIENT_MEASUREMENT), None);
+        assert_eq!(blend(None, Some(short), SUFFICIENT_MEASUREMENT), None);
         assert_eq!(
-            blend(Some(senseless), Some(broken), MEASURED_AT_LEAST),
+            blend(Some(senseless), Some(broken), SUFFICIENT_MEASUREMENT),
             None
         );
     }

@@ -16,12 +16,15 @@ pub mod estimate;
 pub mod planner;
 pub mod promise;
 
-pub use estimate::{Measured, Rates};
-pub use planner::{Account, Action, Ask, Event, Look, Mode, Outlook, Planner, Refusal, Why};
-pub use promise::{PathId, Piece, Promise};
+pub use estimate::{RateMeasurement, Rates};
+pub use planner::{
+    Account, BandwidthRequest, Outlook, PlanReason, Planner, PlannerAction, PlannerEvent,
+    ProgressSample, RefusalOffers, ReservationMode,
+};
+pub use promise::{PathId, Promise, PromisedPiece};
 
 /// Point in time, in milliseconds since the Unix epoch.
-pub type Moment = u64;
+pub type UnixMillis = u64;
 
 /// Milliseconds in a second.
 pub(crate) const SECOND_MS: f64 = 1000.0;
@@ -29,13 +32,13 @@ pub(crate) const SECOND_MS: f64 = 1000.0;
 pub(crate) const BYTE_BITS: f64 = 8.0;
 
 /// Returns the bytes that a rate carries in a duration.
-pub(crate) fn carried(bps: f64, ms: Moment) -> f64 {
+pub(crate) fn carried_bytes(bps: f64, ms: UnixMillis) -> f64 {
     bps * (ms as f64 / SECOND_MS) / BYTE_BITS
 }
 
 /// Returns the duration of a transfer at a rate, in milliseconds. `None` if it never ends.
-pub(crate) fn time_of(bytes: f64, bps: f64) -> Option<Moment> {
+pub(crate) fn transfer_time(bytes: f64, bps: f64) -> Option<UnixMillis> {
     let ms = bytes * BYTE_BITS / bps * SECOND_MS;
     // Below three hundred million years, so that it can be added to a time.
-    (ms.is_finite() && ms < 1e19).then(|| ms.max(0.0) as Moment)
+    (ms.is_finite() && ms < 1e19).then(|| ms.max(0.0) as UnixMillis)
 }

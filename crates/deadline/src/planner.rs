@@ -20,9 +20,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::estimate::{Measured, Rates, blend, long_enough};
+use crate::estimate::{RateMeasurement, Rates, blend, sufficient_measurement};
 use crate::promise::{PathId, Promise};
-use crate::{Moment, carried, time_of};
+use crate::{UnixMillis, carried_bytes, transfer_time};
 
 mod account;
 pub mod bounds;
@@ -31,14 +31,17 @@ mod need;
 
 pub use account::Account;
 use bounds::{
-    CHANGED_ABOVE, CHANGED_BELOW, EXTENDED_BEFORE_MS, FIRST_PAUSE_MS, HEADROOM, MARGIN_SHARE,
-    MAX_ESTIMATE_WAIT_MS, MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURNS,
-    MIN_RATE_WINDOW_MS, MIN_RETURNED_SHARE, RETURN_SETTLED_MS,
+    EXTEND_BEFORE_MS, FIRST_PAUSE_MS, HEADROOM, INCREASE_ABOVE, MARGIN_SHARE, MAX_ESTIMATE_WAIT_MS,
+    MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURN_ATTEMPTS, MIN_RATE_WINDOW_MS,
+    MIN_RETURNED_SHARE, REDUCE_BELOW, RETURN_SETTLE_MS,
 };
-pub use events::{Action, Ask, Event, Look, Mode, Outlook, Refusal, Why};
+pub use events::{
+    BandwidthRequest, Outlook, PlanReason, PlannerAction, PlannerEvent, ProgressSample,
+    RefusalOffers, ReservationMode,
+};
 
 #[derive(Debug, Clone, PartialEq)]
-enum State {
+enum PlannerState {
     /// No request is pending.
     Idle,
     /// A request is pending; it is a change if something is promised already.
@@ -55,26 +58,26 @@ enum State {
 /// Reservation planner of one copy.
 #[derive(Debug, Clone)]
 pub struct Planner {
-    begun: Moment,
-    deadline: Option<Moment>,
-    mode: Mode,
-    state: State,
+    begun: UnixMillis,
+    deadline: Option<UnixMillis>,
+    mode: ReservationMode,
+    state: PlannerState,
     promise: Option<Promise>,
     failed: BTreeSet<PathId>,
-    last: Look,
+    last: ProgressSample,
     /// Last best-effort measurement without a reservation, and the current one beside a
     /// reservation.
-    alone: Option<Measured>,
-    beside: Option<Measured>,
+    alone: Option<RateMeasurement>,
+    beside: Option<RateMeasurement>,
     requests: u32,
-    not_before: Moment,
+    not_before: UnixMillis,
     /// Times since when more is needed than promised; less than half; nothing; and since when the
     /// deadline is expected to be missed.
-    short_since: Option<Moment>,
-    ample_since: Option<Moment>,
-    spare_since: Option<Moment>,
-    missed_since: Option<Moment>,
-    refusal: Option<Refusal>,
+    short_since: Option<UnixMillis>,
+    ample_since: Option<UnixMillis>,
+    spare_since: Option<UnixMillis>,
+    missed_since: Option<UnixMillis>,
+    refusal: Option<RefusalOffers>,
     /// If true, the last request accepted a counter-offer.
     is_counter_offer: bool,
     /// Maximum number of bytes promised at once.
@@ -85,25 +88,25 @@ pub struct Planner {
     warned: Option<bool>,
     over: bool,
     /// Latest time seen, as clocks may be set back.
-    now: Moment,
+    now: UnixMillis,
     /// Number of failed attempts to return what is promised.
     kept: u32,
-    why: Why,
+    why: PlanReason,
     account: Account,
 }
 
 impl Planner {
     /// Creates the planner of a copy that begins now.
     #[must_use]
-    pub fn new(now: Moment, deadline: Option<Moment>, mode: Mode) -> Self {
+    pub fn new(now: UnixMillis, deadline: Option<UnixMillis>, mode: ReservationMode) -> Self {
         Self {
             begun: now,
             deadline,
             mode,
-            state: State::Idle,
+            state: PlannerState::Idle,
             promise: None,
             failed: BTreeSet::new(),
-            last: Look::default(),
+            last: ProgressSample::default(),
             alone: None,
             beside: None,
             requests: 0,
@@ -121,8 +124,8 @@ impl Planner {
             now,
             kept: 0,
             why: match mode {
-                Mode::Never => Why::Never,
-                _ => Why::Undecided,
+                ReservationMode::Never => PlanReason::Never,
+                _ => PlanReason::Undecided,
             },
             account: Account::default(),
         }
@@ -130,7 +133,7 @@ impl Planner {
 
     /// Returns the reason for the current state.
     #[must_use]
-    pub const fn why(&self) -> Why {
+    pub const fn reason(&self) -> PlanReason {
         self.why
     }
 
@@ -157,127 +160,129 @@ impl Planner {
     /// measurements no longer apply.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
-        let long = self.long_enough();
+        let long = self.sufficient_duration();
         blend(None, self.beside, long).or_else(|| blend(self.last.forecast, self.alone, long))
     }
 
     /// Returns the time by which the copy should be complete: the deadline less the margin.
     #[must_use]
-    pub fn aim(&self) -> Option<Moment> {
+    pub fn aim(&self) -> Option<UnixMillis> {
         let deadline = self.deadline?;
-        let margin = ((self.span() as f64 * MARGIN_SHARE) as Moment).min(MAX_MARGIN_MS);
+        let margin = ((self.span() as f64 * MARGIN_SHARE) as UnixMillis).min(MAX_MARGIN_MS);
         Some(deadline - margin.min(deadline))
     }
 
     /// Returns true if nothing is held, promised or pending, so that no more actions follow.
     #[must_use]
-    pub fn is_clear(&self) -> bool {
-        self.state == State::Idle && self.promise.is_none()
+    pub fn is_settled(&self) -> bool {
+        self.state == PlannerState::Idle && self.promise.is_none()
     }
 
     /// Handles an event, and returns the actions to take.
-    pub fn on(&mut self, now: Moment, event: Event) -> Vec<Action> {
+    pub fn handle_event(&mut self, now: UnixMillis, event: PlannerEvent) -> Vec<PlannerAction> {
         let now = now.max(self.now);
         self.now = now;
         match event {
-            Event::Look(look) => {
+            PlannerEvent::Look(look) => {
                 self.last = look;
                 self.take_measurement(now, look.measured);
                 if !self.over {
-                    return self.looked(now);
+                    return self.update_plan(now);
                 }
             }
-            Event::Held(pieces) => match self.state {
-                State::Asked if !self.over && self.is_still_needed(now) => {
-                    self.state = State::Committing(Promise { pieces });
-                    return vec![Action::Commit];
+            PlannerEvent::Held(pieces) => match self.state {
+                PlannerState::Asked if !self.over && self.is_still_needed(now) => {
+                    self.state = PlannerState::Committing(Promise { pieces });
+                    return vec![PlannerAction::Commit];
                 }
-                State::Asked | State::Ending => {
-                    self.state = State::Ending;
-                    return vec![Action::Abort];
+                PlannerState::Asked | PlannerState::Ending => {
+                    self.state = PlannerState::Ending;
+                    return vec![PlannerAction::Abort];
                 }
                 _ => {}
             },
-            Event::Committed => {
-                if let State::Committing(promise) = std::mem::replace(&mut self.state, State::Idle)
+            PlannerEvent::Committed => {
+                if let PlannerState::Committing(promise) =
+                    std::mem::replace(&mut self.state, PlannerState::Idle)
                 {
-                    self.account.promised(now, self.promise.as_ref(), &promise);
+                    self.account
+                        .record_promise(now, self.promise.as_ref(), &promise);
                     self.promise = Some(promise);
                     self.refusal = None;
                     self.failed.clear();
-                    self.most_promised = self.most_promised.max(self.promised(now));
+                    self.most_promised = self.most_promised.max(self.promised_bytes(now));
                     self.forget_trends();
-                    self.why = Why::Reserved;
+                    self.why = PlanReason::Reserved;
                 }
-                return self.ended();
+                return self.wind_down();
             }
-            Event::Refused(refusal) => {
-                self.state = State::Idle;
+            PlannerEvent::Refused(refusal) => {
+                self.state = PlannerState::Idle;
                 return match self.over {
-                    true => self.ended(),
-                    false => self.refused(now, refusal),
+                    true => self.wind_down(),
+                    false => self.handle_refusal(now, refusal),
                 };
             }
-            Event::Failed { is_passing } => {
+            PlannerEvent::Failed { is_passing } => {
                 self.gave_up |= !is_passing;
-                return self.came_to_nothing();
+                return self.request_failed();
             }
-            Event::Returned => {
-                let is_whole = self.state == State::Returning;
-                self.state = State::Idle;
+            PlannerEvent::Returned => {
+                let is_whole = self.state == PlannerState::Returning;
+                self.state = PlannerState::Idle;
                 if is_whole && let Some(promise) = self.promise.take() {
-                    self.account.returned(now, &promise);
+                    self.account.record_return(now, &promise);
                     self.failed.clear();
                     self.forget_trends();
                     if !self.over {
-                        self.why = Why::Returned;
+                        self.why = PlanReason::Returned;
                     }
                 }
-                return self.ended();
+                return self.wind_down();
             }
-            Event::Lost => {
-                if self.state == State::Idle
+            PlannerEvent::Lost => {
+                if self.state == PlannerState::Idle
                     && let Some(promise) = self.promise.take()
                 {
-                    self.account.lost(now, &promise);
+                    self.account.record_loss(now, &promise);
                     self.failed.clear();
                     self.forget_trends();
-                    self.why = Why::Undecided;
+                    self.why = PlanReason::Undecided;
                 }
             }
-            Event::Path { path, works } => {
+            PlannerEvent::Path { path, works } => {
                 match works {
                     true => self.failed.remove(&path),
                     false => self.failed.insert(path),
                 };
             }
-            Event::Over => {
+            PlannerEvent::Over => {
                 self.over = true;
-                return self.ended();
+                return self.wind_down();
             }
         }
         Vec::new()
     }
 
-    fn span(&self) -> Moment {
+    fn span(&self) -> UnixMillis {
         self.deadline
-            .unwrap_or(Moment::MAX)
+            .unwrap_or(UnixMillis::MAX)
             .saturating_sub(self.begun)
     }
 
-    fn long_enough(&self) -> Duration {
-        long_enough(Duration::from_millis(self.span()))
+    fn sufficient_duration(&self) -> Duration {
+        sufficient_measurement(Duration::from_millis(self.span()))
     }
 
     /// Records the best-effort rate, alone or beside a reservation.
-    fn take_measurement(&mut self, now: Moment, measured: Option<Measured>) {
-        let is_beside = |promise: &Promise| promise.at(now).next().is_some();
+    fn take_measurement(&mut self, now: UnixMillis, measured: Option<RateMeasurement>) {
+        let is_beside = |promise: &Promise| promise.paths_at(now).next().is_some();
         if self.promise.as_ref().is_some_and(is_beside) {
             self.beside = measured;
             return;
         }
-        let long = self.long_enough();
-        let is_long = |measured: &Measured| measured.over >= long;
+        let long = self.sufficient_duration();
+        let is_long = |measured: &RateMeasurement| measured.over >= long;
         // Best effort alone carries at least what it carried beside the last reservation. A
         // measurement that has just begun does not replace that one.
         let lasted = measured
@@ -286,173 +291,180 @@ impl Planner {
         self.alone = lasted.or(self.alone).or(measured);
     }
 
-    fn came_to_nothing(&mut self) -> Vec<Action> {
-        match std::mem::replace(&mut self.state, State::Idle) {
+    fn request_failed(&mut self) -> Vec<PlannerAction> {
+        match std::mem::replace(&mut self.state, PlannerState::Idle) {
             // The commit may have succeeded, with its answer lost.
-            State::Committing(_) => {
-                self.state = State::Ending;
-                return vec![Action::Abort];
+            PlannerState::Committing(_) => {
+                self.state = PlannerState::Ending;
+                return vec![PlannerAction::Abort];
             }
-            State::Returning => {
+            PlannerState::Returning => {
                 self.kept += 1;
-                if self.kept >= MAX_RETURNS {
+                if self.kept >= MAX_RETURN_ATTEMPTS {
                     self.promise = None;
                 }
             }
             _ => {}
         }
-        if self.promise.is_none() && self.mode != Mode::Never {
-            self.why = Why::Unable;
+        if self.promise.is_none() && self.mode != ReservationMode::Never {
+            self.why = PlanReason::Unable;
         }
-        self.ended()
+        self.wind_down()
     }
 
     /// Returns what is held or promised when the copy is over.
-    fn ended(&mut self) -> Vec<Action> {
+    fn wind_down(&mut self) -> Vec<PlannerAction> {
         if !self.over {
             return Vec::new();
         }
         match self.state {
-            State::Idle if self.promise.is_some() => {
-                self.state = State::Returning;
-                vec![Action::Release]
+            PlannerState::Idle if self.promise.is_some() => {
+                self.state = PlannerState::Returning;
+                vec![PlannerAction::Release]
             }
             _ => Vec::new(),
         }
     }
 
-    fn looked(&mut self, now: Moment) -> Vec<Action> {
+    fn update_plan(&mut self, now: UnixMillis) -> Vec<PlannerAction> {
         // A promise that has expired is removed, and does not count as returned.
-        if self.state == State::Idle
+        if self.state == PlannerState::Idle
             && self
                 .promise
                 .as_ref()
                 .is_some_and(|promise| promise.end() <= now)
         {
-            self.state = State::Returning;
-            return vec![Action::Release];
+            self.state = PlannerState::Returning;
+            return vec![PlannerAction::Release];
         }
         let mut actions = match self.mode {
-            Mode::Rate(bps) => self.by_rate(now, bps),
-            Mode::Auto | Mode::Never => self.by_need(now),
+            ReservationMode::Rate(bps) => self.reserve_rate(now, bps),
+            ReservationMode::Auto | ReservationMode::Never => self.reserve_by_need(now),
         };
-        actions.extend(self.warning(now));
+        actions.extend(self.due_warning(now));
         actions
     }
 
     /// Requests what must be reserved to meet the deadline.
-    fn by_need(&mut self, now: Moment) -> Vec<Action> {
+    fn reserve_by_need(&mut self, now: UnixMillis) -> Vec<PlannerAction> {
         let Some(need) = self.need(now) else {
             return Vec::new();
         };
-        let promised = self.promised(now);
-        let trend = |since: &mut Option<Moment>, holds: bool| {
+        let promised = self.promised_bytes(now);
+        let trend = |since: &mut Option<UnixMillis>, holds: bool| {
             *since = since.or(Some(now)).filter(|_| holds);
             since.map(|since| now - since)
         };
-        let short = trend(&mut self.short_since, need.short > promised * CHANGED_ABOVE);
-        let is_worth = promised - need.short >= self.most_promised * MIN_RETURNED_SHARE;
-        let is_ample = self.last.is_all && need.short < promised * CHANGED_BELOW && is_worth;
+        let short = trend(
+            &mut self.short_since,
+            need.shortfall > promised * INCREASE_ABOVE,
+        );
+        let is_worth = promised - need.shortfall >= self.most_promised * MIN_RETURNED_SHARE;
+        let is_ample = self.last.is_all && need.shortfall < promised * REDUCE_BELOW && is_worth;
         let ample = trend(&mut self.ample_since, is_ample && !need.will_do_amply);
         let is_spare = self.promise.is_some() && self.last.is_all && need.will_do_amply;
         let spare = trend(&mut self.spare_since, is_spare);
         if self.promise.is_none()
             && self.last.is_all
-            && need.short <= 0.0
-            && self.mode == Mode::Auto
+            && need.shortfall <= 0.0
+            && self.mode == ReservationMode::Auto
         {
             self.why = match self.why {
-                Why::Returned => Why::Returned,
-                _ => Why::BestEffort,
+                PlanReason::Returned => PlanReason::Returned,
+                _ => PlanReason::BestEffort,
             };
         }
-        if self.state != State::Idle || self.mode == Mode::Never {
+        if self.state != PlannerState::Idle || self.mode == ReservationMode::Never {
             return Vec::new();
         }
-        let held = |since: Option<Moment>, long: Moment| since.is_some_and(|held| held >= long);
-        if held(spare, RETURN_SETTLED_MS) {
-            self.state = State::Returning;
-            return vec![Action::Release];
+        let held =
+            |since: Option<UnixMillis>, long: UnixMillis| since.is_some_and(|held| held >= long);
+        if held(spare, RETURN_SETTLE_MS) {
+            self.state = PlannerState::Returning;
+            return vec![PlannerAction::Release];
         }
-        if !(held(short, self.settled()) || held(ample, RETURN_SETTLED_MS)) || !self.may_ask(now) {
+        if !(held(short, self.settle_time()) || held(ample, RETURN_SETTLE_MS))
+            || !self.may_send_request(now)
+        {
             return Vec::new();
         }
         let Some(aim) = self.aim().filter(|aim| *aim > now) else {
             return Vec::new();
         };
-        let bytes = (need.short * Self::granted_for_each(now, aim))
+        let bytes = (need.shortfall * Self::grant_ratio(now, aim))
             .max(1.0)
             .ceil() as u64;
-        let by = Self::granted_until(aim);
-        vec![self.ask(now, Ask::Volume { bytes, by })]
+        let by = Self::grant_end(aim);
+        vec![self.send_request(now, BandwidthRequest::Volume { bytes, by })]
     }
 
     /// Requests a fixed rate for the expected duration of the copy.
-    fn by_rate(&mut self, now: Moment, bps: f64) -> Vec<Action> {
+    fn reserve_rate(&mut self, now: UnixMillis, bps: f64) -> Vec<PlannerAction> {
         let waited = now - self.begun >= MAX_ESTIMATE_WAIT_MS;
         let is_known = self.last.is_all || waited;
         let is_done = self.last.is_all && self.last.left == 0;
-        if self.state != State::Idle || !is_known || is_done || !self.may_ask(now) {
+        if self.state != PlannerState::Idle || !is_known || is_done || !self.may_send_request(now) {
             return Vec::new();
         }
         let ends = self.promise.as_ref().map(Promise::end);
-        if ends.is_some_and(|end| end > now + EXTENDED_BEFORE_MS) {
+        if ends.is_some_and(|end| end > now + EXTEND_BEFORE_MS) {
             return Vec::new();
         }
-        let takes = time_of(self.last.left as f64 * HEADROOM, bps).unwrap_or(MIN_RATE_WINDOW_MS);
+        let takes =
+            transfer_time(self.last.left as f64 * HEADROOM, bps).unwrap_or(MIN_RATE_WINDOW_MS);
         let until = now.saturating_add(takes.max(MIN_RATE_WINDOW_MS));
-        vec![self.ask(now, Ask::Rate { bps, until })]
+        vec![self.send_request(now, BandwidthRequest::Rate { bps, until })]
     }
 
-    fn ask(&mut self, now: Moment, ask: Ask) -> Action {
-        self.state = State::Asked;
+    fn send_request(&mut self, now: UnixMillis, ask: BandwidthRequest) -> PlannerAction {
+        self.state = PlannerState::Asked;
         self.is_counter_offer = false;
         let pause = FIRST_PAUSE_MS.saturating_mul(1 << self.requests.min(16));
         self.not_before = now.saturating_add(pause.min(MAX_PAUSE_MS));
         self.requests += 1;
         match self.promise {
-            Some(_) => Action::Change(ask),
-            None => Action::Reserve(ask),
+            Some(_) => PlannerAction::Change(ask),
+            None => PlannerAction::Reserve(ask),
         }
     }
 
-    fn may_ask(&self, now: Moment) -> bool {
+    fn may_send_request(&self, now: UnixMillis) -> bool {
         !self.gave_up && self.requests < MAX_REQUESTS && now >= self.not_before
     }
 
-    fn refused(&mut self, now: Moment, refusal: Refusal) -> Vec<Action> {
+    fn handle_refusal(&mut self, now: UnixMillis, refusal: RefusalOffers) -> Vec<PlannerAction> {
         self.refusal = Some(refusal);
         if self.promise.is_none() {
-            self.why = Why::NoRoom;
+            self.why = PlanReason::InsufficientBandwidth;
         }
         // Accept the counter-offer if best effort, at its expected rate, carries the rest.
         let Some((aim, need)) = self.aim().filter(|aim| *aim > now).zip(self.need(now)) else {
-            return self.warning(now).into_iter().collect();
+            return self.due_warning(now).into_iter().collect();
         };
         let likely = self
             .expected()
-            .map_or(0.0, |expected| carried(expected.p50, aim - now));
-        let goes = |bytes: u64| bytes as f64 / Self::granted_for_each(now, aim);
+            .map_or(0.0, |expected| carried_bytes(expected.p50, aim - now));
+        let goes = |bytes: u64| bytes as f64 / Self::grant_ratio(now, aim);
         let has_room = |bytes: &u64| *bytes > 0 && need.left <= goes(*bytes) + likely;
-        let is_more = |bytes: &u64| goes(*bytes) > self.promised(now);
+        let is_more = |bytes: &u64| goes(*bytes) > self.promised_bytes(now);
         let volume = refusal.volume.filter(has_room).filter(is_more);
         match volume {
             Some(bytes)
-                if self.mode == Mode::Auto
+                if self.mode == ReservationMode::Auto
                     && !self.is_counter_offer
                     && self.requests < MAX_REQUESTS =>
             {
-                let asked = self.ask(
+                let asked = self.send_request(
                     now,
-                    Ask::Volume {
+                    BandwidthRequest::Volume {
                         bytes,
-                        by: Self::granted_until(aim),
+                        by: Self::grant_end(aim),
                     },
                 );
                 self.is_counter_offer = true;
                 vec![asked]
             }
-            _ => self.warning(now).into_iter().collect(),
+            _ => self.due_warning(now).into_iter().collect(),
         }
     }
 

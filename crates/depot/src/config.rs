@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
-use longhaul_hop::{GateLimits, Listen};
-use longhaul_metrics::Page;
+use longhaul_hop::{GateLimits, ListenerConfig};
+use longhaul_metrics::MetricsPage;
 use longhaul_policy::{HostPattern, Policy};
 use longhaul_proto::{DEPOT_PORT, Endpoint, Host, SigningKey, text::printable};
 
@@ -15,7 +15,7 @@ use crate::observe::HopObserver;
 #[derive(Debug, Clone)]
 pub struct DepotConfig {
     /// Addresses to listen on.
-    pub listen: Vec<Listen>,
+    pub listen: Vec<ListenerConfig>,
     /// Key of this depot. It identifies the depot in the list of passed depots, which reveals
     /// loops, and signs its answers.
     pub key: SigningKey,
@@ -25,13 +25,13 @@ pub struct DepotConfig {
     /// can connect to it can read it, so it belongs on loopback.
     pub metrics: Option<SocketAddr>,
     /// Further metrics for that page, besides the depot's own.
-    pub metrics_beside: Option<Page>,
+    pub extra_metrics: Option<MetricsPage>,
     /// Congestion control towards next hops; the first match applies, else the kernel's default.
     pub next_congestion: Vec<NextCongestion>,
     /// Limits on the load.
-    pub limits: Limits,
+    pub limits: RelayLimits,
     /// Time limits.
-    pub timeouts: Timeouts,
+    pub timeouts: DepotTimeouts,
     /// Number of threads for sessions; one per processor is recommended. With 0, sessions are tasks
     /// of the runtime that runs the depot.
     pub workers: usize,
@@ -47,17 +47,17 @@ impl DepotConfig {
     #[must_use]
     pub fn new(key: SigningKey, policy: Policy) -> Self {
         Self {
-            listen: vec![Listen::at(SocketAddr::new(
+            listen: vec![ListenerConfig::new(SocketAddr::new(
                 IpAddr::V6(Ipv6Addr::UNSPECIFIED),
                 DEPOT_PORT,
             ))],
             key,
             policy,
             metrics: None,
-            metrics_beside: None,
+            extra_metrics: None,
             next_congestion: Vec::new(),
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
+            limits: RelayLimits::default(),
+            timeouts: DepotTimeouts::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             hop_observer: None,
             reload_on_hangup: true,
@@ -85,7 +85,7 @@ impl NextCongestion {
         let host = match (&self.host, &endpoint.host) {
             (HostPattern::Network(network), _) => network.contains(address.ip().to_canonical()),
             (HostPattern::Suffix(suffix), Host::Ip(_)) => suffix.is_empty(),
-            (pattern, Host::Name(name)) => pattern.names(name),
+            (pattern, Host::Name(name)) => pattern.matches_name(name),
             (HostPattern::Name(_), Host::Ip(_)) => false,
         };
         host && self.port.is_none_or(|port| port == endpoint.port)
@@ -130,7 +130,7 @@ impl NextCongestion {
 
 /// Limits on a depot's load. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct RelayLimits {
     /// Maximum number of concurrent sessions. One principal (or source, if a rule admits anybody)
     /// may have half of them, two a third each, and so on; others are answered "overloaded".
     pub sessions: usize,
@@ -140,13 +140,13 @@ pub struct Limits {
     /// Maximum number of concurrent name look-ups, shared among principals like sessions.
     pub lookups: usize,
     /// Requested size of a pipe, in bytes.
-    pub pipe: usize,
+    pub pipe_bytes: usize,
     /// Maximum total size of all pipes, in bytes. Beyond it, directions copy instead.
-    pub pipes: usize,
+    pub total_pipe_bytes: usize,
 }
 
-impl Limits {
-    pub(crate) fn gate(&self, timeouts: &Timeouts) -> GateLimits {
+impl RelayLimits {
+    pub(crate) fn gate(&self, timeouts: &DepotTimeouts) -> GateLimits {
         GateLimits {
             newcomers: self.unauthenticated,
             verified: self.sessions,
@@ -156,21 +156,21 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for RelayLimits {
     fn default() -> Self {
         Self {
             sessions: 4096,
             unauthenticated: 512,
             lookups: 256,
-            pipe: 1 << 20,
-            pipes: 64 << 20,
+            pipe_bytes: 1 << 20,
+            total_pipe_bytes: 64 << 20,
         }
     }
 }
 
 /// Time limits of a depot. Each ends in a status or a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct DepotTimeouts {
     /// Limit for the whole OPEN, counted from when the connection was accepted.
     pub header: Duration,
     /// Limit for the OPEN when all permits for unverified connections are taken. It is interpolated
@@ -193,7 +193,7 @@ pub struct Timeouts {
     pub refusal: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for DepotTimeouts {
     fn default() -> Self {
         Self {
             header: Duration::from_secs(10),

@@ -7,10 +7,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use longhaul_hop::{
-    Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion,
+    Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig, PhaseReceiver,
+    ServiceLife, check_congestion,
 };
-use longhaul_metrics::Page;
-use longhaul_policy::{InForce, OwnAddressReader, Reloaded};
+use longhaul_metrics::MetricsPage;
+use longhaul_policy::{ActivePolicy, OwnAddressReader, ReloadResult};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -21,13 +22,13 @@ use crate::config::DepotConfig;
 use crate::dial::Dialler;
 use crate::error::Error;
 use crate::grants::GrantsInUse;
-use crate::metrics::{Metrics, Outcome};
+use crate::metrics::{DepotMetrics, ReloadLabel};
 use crate::relay::pipe::{PipeBounds, PipePool};
-use crate::serve::{Shared, serve};
+use crate::serve::{DepotState, serve};
 use crate::workers::Workers;
 
 /// Maximum number of free pipes that are kept open.
-const SPARE_PIPES: usize = 32;
+const MAX_SPARE_PIPES: usize = 32;
 
 /// Runs a depot until `shutdown` resolves, then drains it.
 ///
@@ -49,15 +50,15 @@ pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Res
 pub struct Depot {
     listeners: Vec<Listener>,
     page: Option<TcpListener>,
-    beside: Option<Page>,
+    extra_metrics: Option<MetricsPage>,
     hangup: Option<Signal>,
     workers: Arc<Workers>,
-    shared: Arc<Shared>,
+    shared: Arc<DepotState>,
 }
 
 /// Current load of a depot.
 #[derive(Debug, Clone)]
-pub struct Activity(Arc<Metrics>);
+pub struct Activity(Arc<DepotMetrics>);
 
 impl Activity {
     /// Returns the number of sessions relayed now.
@@ -99,12 +100,12 @@ impl Depot {
             None
         };
         let pipes = PipeBounds {
-            size: config.limits.pipe,
-            total: config.limits.pipes,
-            spare: SPARE_PIPES,
+            size: config.limits.pipe_bytes,
+            total: config.limits.total_pipe_bytes,
+            spare: MAX_SPARE_PIPES,
         };
-        let shared = Arc::new(Shared {
-            policy: InForce::new(config.policy),
+        let shared = Arc::new(DepotState {
+            policy: ActivePolicy::new(config.policy),
             admission: Admission::new(config.key.public()),
             replays: Mutex::new(ReplayMemory::new()),
             key: config.key,
@@ -114,11 +115,11 @@ impl Depot {
                 config.timeouts.unacknowledged,
                 OwnAddressReader::new().map_err(Error::OwnAddresses)?,
             ),
-            gate: Gate::new(config.limits.gate(&config.timeouts)),
+            gate: ConnectionGate::new(config.limits.gate(&config.timeouts)),
             timeouts: config.timeouts,
             events: EventLog::new(),
             pipes: PipePool::new(pipes),
-            metrics: Metrics::new(),
+            metrics: DepotMetrics::new(),
             observer: config.hop_observer,
             grants: Arc::default(),
         });
@@ -126,7 +127,7 @@ impl Depot {
         Ok(Self {
             listeners,
             page,
-            beside: config.metrics_beside,
+            extra_metrics: config.extra_metrics,
             hangup,
             workers,
             shared,
@@ -169,15 +170,15 @@ impl Depot {
         let Self {
             listeners,
             page,
-            beside,
+            extra_metrics: beside,
             hangup,
             workers,
             shared,
         } = self;
-        let (life, phases) = Life::begin();
+        let (life, phases) = ServiceLife::start();
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            let door = Door {
+            let door = AcceptLoop {
                 listener,
                 shared: Arc::clone(&shared),
                 workers: Arc::clone(&workers),
@@ -187,9 +188,9 @@ impl Depot {
         let mut services = JoinSet::new();
         if let Some(listener) = page {
             let own = Arc::clone(&shared);
-            let own = Page::new(move || render(&own));
+            let own = MetricsPage::new(move || render(&own));
             let page = match beside {
-                Some(beside) => own.and(beside),
+                Some(beside) => own.joined_with(beside),
                 None => own,
             };
             services.spawn(longhaul_metrics::serve(listener, page));
@@ -199,21 +200,21 @@ impl Depot {
         }
         drop(phases);
         shutdown.await;
-        tracing::info!(sessions = shared.gate.verified(), "draining");
+        tracing::info!(sessions = shared.gate.verified_count(), "draining");
         life.drain();
         tasks.shutdown().await;
         let late = || {
             tracing::warn!(
-                sessions = shared.gate.verified(),
+                sessions = shared.gate.verified_count(),
                 "drain deadline passed: resetting what is left"
             );
         };
-        life.end(shared.timeouts.drain, late).await;
+        life.finish(shared.timeouts.drain, late).await;
         tracing::info!("drained");
     }
 }
 
-fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
+fn listen(at: &ListenerConfig, config: &DepotConfig) -> Result<Listener, Error> {
     at.open(config.timeouts.unacknowledged)
         .map_err(|error| match error {
             ListenError::Congestion(error) => error.into(),
@@ -225,16 +226,16 @@ fn listen(at: &Listen, config: &DepotConfig) -> Result<Listener, Error> {
 }
 
 /// One listener and the resources for its connections.
-struct Door {
+struct AcceptLoop {
     listener: Listener,
-    shared: Arc<Shared>,
+    shared: Arc<DepotState>,
     workers: Arc<Workers>,
 }
 
-impl Door {
+impl AcceptLoop {
     /// Accepts connections until it is dropped. Each connection's task holds a clone of
     /// `phases`.
-    async fn accept(mut self, phases: Phases) {
+    async fn accept(mut self, phases: PhaseReceiver) {
         // Bounds the log for a shortage of descriptors, however long it lasts.
         let mut warnings = LogRate::new(3, 1);
         let began = tokio::time::Instant::now();
@@ -252,8 +253,8 @@ impl Door {
         }
     }
 
-    fn admit(&self, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
-        let entered = self.shared.gate.enter(peer.ip());
+    fn admit(&self, fd: OwnedFd, peer: SocketAddr, phases: &PhaseReceiver) {
+        let entered = self.shared.gate.admit(peer.ip());
         let (shared, phases) = (Arc::clone(&self.shared), phases.clone());
         self.workers.spawn(async move {
             match Conn::new(fd) {
@@ -266,32 +267,35 @@ impl Door {
 }
 
 /// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
-async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
+async fn reload(mut hangup: Signal, shared: Arc<DepotState>) {
     while hangup.recv().await.is_some() {
         let Some(reloaded) = shared.policy.reload().await else {
             return;
         };
         match &reloaded {
-            Reloaded::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
-            Reloaded::Refused(error) => {
+            ReloadResult::Loaded(policy) => tracing::info!(rules = policy.len(), "policy reloaded"),
+            ReloadResult::Refused(error) => {
                 tracing::error!(%error, "policy not reloaded: the old one stays");
             }
-            Reloaded::Failed => {}
+            ReloadResult::Failed => {}
         }
         shared
             .metrics
             .policy_reloads
-            .get_or_create(&Outcome::new(reloaded.word()))
+            .get_or_create(&ReloadLabel::new(reloaded.as_str()))
             .inc();
     }
 }
 
 /// Renders the metrics page. Gauges are read from the gate, which counts connections anyway.
-fn render(shared: &Shared) -> String {
+fn render(shared: &DepotState) -> String {
     let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let metrics = &shared.metrics;
-    metrics.unauthenticated.set(gauge(shared.gate.newcomers()));
-    let setting_up = gauge(shared.gate.verified()).saturating_sub(metrics.sessions_active.get());
+    metrics
+        .unauthenticated
+        .set(gauge(shared.gate.pending_count()));
+    let setting_up =
+        gauge(shared.gate.verified_count()).saturating_sub(metrics.sessions_active.get());
     metrics.sessions_setting_up.set(setting_up.max(0));
     metrics.page(shared.pipes.allocated())
 }

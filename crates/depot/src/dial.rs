@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{DialError, Dialled, Options, Payer, dial};
-use longhaul_policy::{Asked, Candidates, Finder, NoWay, OwnAddressReader, OwnAddresses, Way};
+use longhaul_hop::{DialError, DialledConnection, HopOptions, Payer, dial};
+use longhaul_policy::{
+    AccessRequest, Candidates, Finder, OwnAddressReader, OwnAddresses, ResolvedTarget, Unreachable,
+};
 use longhaul_proto::{Open, StatusCode};
 use tokio::time::Instant;
 
 use crate::config::NextCongestion;
-use crate::refusal::Refused;
+use crate::refusal::DepotRefusal;
 
 /// State of the depot that dialling needs.
 #[derive(Debug)]
@@ -45,19 +47,23 @@ impl Dialler {
         open: &Open,
         payer: Payer,
         deadline: Instant,
-    ) -> Result<Way, Refused> {
+    ) -> Result<ResolvedTarget, DepotRefusal> {
         Ok(self
             .finder
-            .find(candidates, asked(open)?, payer, deadline)
+            .find(candidates, policy_request(open)?, payer, deadline)
             .await?)
     }
 
     /// Connects to the first address of `way` that answers.
-    pub(crate) async fn dial(&self, way: &Way, deadline: Instant) -> Result<Dialled, Refused> {
+    pub(crate) async fn dial(
+        &self,
+        way: &ResolvedTarget,
+        deadline: Instant,
+    ) -> Result<DialledConnection, DepotRefusal> {
         let options = |address| {
             let mut choices = self.next_congestion.iter();
-            Options {
-                unacknowledged: self.unacknowledged,
+            HopOptions {
+                user_timeout: self.unacknowledged,
                 congestion: choices
                     .find(|choice| choice.applies(&way.endpoint, address))
                     .map(|choice| choice.name.clone()),
@@ -67,15 +73,15 @@ impl Dialler {
         };
         dial(&way.addresses, options, deadline)
             .await
-            .map_err(|error: DialError| Refused::new(error.code(), error.to_string()))
+            .map_err(|error: DialError| DepotRefusal::new(error.code(), error.to_string()))
     }
 }
 
 /// Returns the request that `open` makes of a depot's policy.
-pub(crate) fn asked(open: &Open) -> Result<Asked<'_>, Refused> {
-    match Asked::of(open) {
-        Some(asked @ Asked::Relay { .. }) => Ok(asked),
-        _ => Err(Refused::new(
+pub(crate) fn policy_request(open: &Open) -> Result<AccessRequest<'_>, DepotRefusal> {
+    match AccessRequest::from_open(open) {
+        Some(asked @ AccessRequest::Relay { .. }) => Ok(asked),
+        _ => Err(DepotRefusal::new(
             StatusCode::Misrouted,
             "an OPEN for the acceptor came to a depot",
         )),
@@ -83,8 +89,11 @@ pub(crate) fn asked(open: &Open) -> Result<Asked<'_>, Refused> {
 }
 
 /// Returns the refusal of an OPEN that the policy does not allow.
-pub(crate) fn not_allowed(open: &Open) -> Refused {
-    asked(open).map_or_else(|refused| refused, |asked| NoWay::not_allowed(asked).into())
+pub(crate) fn policy_refusal(open: &Open) -> DepotRefusal {
+    policy_request(open).map_or_else(
+        |refused| refused,
+        |asked| Unreachable::not_allowed(asked).into(),
+    )
 }
 
 /// Returns the deadline of an OPEN's set-up at this depot.

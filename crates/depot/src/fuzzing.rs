@@ -2,19 +2,19 @@
 
 #![allow(clippy::unwrap_used)] // a broken property panics
 
-use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 
 use crate::config::NextCongestion;
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "congestion",
-    property: congestion,
-    seeds: congestions,
+    property: check_congestion_text,
+    seeds: congestion_seeds,
 }];
 
 /// Tests any text as the congestion control towards some hosts.
-fn congestion(data: &[u8]) {
+fn check_congestion_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
@@ -24,8 +24,8 @@ fn congestion(data: &[u8]) {
     }
 }
 
-fn congestions() -> Vec<Seed> {
-    texts(&[
+fn congestion_seeds() -> Vec<Seed> {
+    text_seeds(&[
         ("any", "*=bbr"),
         ("port", "depot.example:7510=cubic"),
         ("network", "10.0.0.0/8=cubic"),
@@ -40,6 +40,6 @@ fn congestions() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

@@ -29,18 +29,18 @@ use parking_lot::{Mutex, MutexGuard};
 use quantities::Rate;
 use tokio::sync::{Notify, watch};
 
-use crate::refusal::Refused;
+use crate::refusal::DepotRefusal;
 pub use in_use::{GrantInUse, GrantsInUse};
 pub(crate) use session::{CountedGrant, GrantSession};
-pub(crate) use standing::Now;
-use standing::Standing;
+pub(crate) use standing::ClockReading;
+use standing::GrantStanding;
 
 /// All grants that were used at this depot and are not over.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
-    accounts: Mutex<HashMap<AccountKey, Account>>,
+    accounts: Mutex<HashMap<AccountKey, CircuitAccount>>,
     /// Wakes the task that asks controllers: a grant is in use that it has not asked about.
-    unasked: Notify,
+    unqueried: Notify,
 }
 
 /// Issuer and circuit.
@@ -48,7 +48,7 @@ type AccountKey = (PublicKey, Vec<u8>);
 
 /// A circuit with the state shared by its sessions.
 #[derive(Debug)]
-struct Account {
+struct CircuitAccount {
     sessions: u16,
     /// Sum of the rates that its sessions have stated, in bit/s.
     stated: u64,
@@ -61,18 +61,18 @@ struct Account {
     /// Rate in bit/s, including packet headers.
     rate: u64,
     limits: RateLimits,
-    holders: HashMap<PublicKey, Holder>,
+    holders: HashMap<PublicKey, GrantHolder>,
 }
 
 /// A key that holds a grant of the circuit.
 #[derive(Debug)]
-struct Holder {
+struct GrantHolder {
     sessions: u16,
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<GrantStanding>,
 }
 
 impl Grants {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountKey, Account>> {
+    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountKey, CircuitAccount>> {
         self.accounts.lock()
     }
 
@@ -86,15 +86,15 @@ impl Grants {
         open: &Open,
         me: &PublicKey,
         policy: &Policy,
-        now: Now,
-    ) -> Result<Option<GrantSession>, Refused> {
+        now: ClockReading,
+    ) -> Result<Option<GrantSession>, DepotRefusal> {
         let Some(grant) = open.grant.as_deref().filter(|_| policy.has_controllers()) else {
             return Ok(None);
         };
         let trusts = |issuer: &PublicKey| policy.trusts(issuer);
         grant
             .check(&open.principal, me, now.unix_ms, trusts)
-            .map_err(|fault| Refused::new(StatusCode::GrantRefused, fault.to_string()))?;
+            .map_err(|fault| DepotRefusal::new(StatusCode::GrantRefused, fault.to_string()))?;
         self.take(grant, open.rate, now).map(Some)
     }
 
@@ -102,19 +102,19 @@ impl Grants {
         self: &Arc<Self>,
         grant: &CircuitGrant,
         rate: Option<u64>,
-        now: Now,
-    ) -> Result<GrantSession, Refused> {
+        now: ClockReading,
+    ) -> Result<GrantSession, DepotRefusal> {
         let key = (grant.issuer, grant.circuit.clone());
         let refused =
-            |why: String| Refused::new(StatusCode::GrantRefused, format!("{grant}: {why}"));
+            |why: String| DepotRefusal::new(StatusCode::GrantRefused, format!("{grant}: {why}"));
         let mut accounts = self.accounts();
-        forget(&mut accounts, now);
+        drop_expired(&mut accounts, now);
         let account = accounts
             .entry(key.clone())
-            .or_insert_with(|| Account::new(grant));
+            .or_insert_with(|| CircuitAccount::new(grant));
         if account.is_withdrawn_from(&grant.holder, now) {
             // The controller is asked about it; a renewal is valid from then on.
-            self.unasked.notify_one();
+            self.unqueried.notify_one();
             return Err(refused(
                 "its controller has withdrawn it: ask the controller for a new one".to_owned(),
             ));
@@ -124,13 +124,13 @@ impl Grants {
             account.adopt(grant);
         }
         let stated = rate.unwrap_or(0);
-        account.admits(stated).map_err(refused)?;
+        account.check_bounds(stated).map_err(refused)?;
         account.sessions = account.sessions.saturating_add(1);
         account.stated = account.stated.saturating_add(stated);
-        let until = Standing::until(grant.end_unix_ms, now);
+        let until = GrantStanding::until(grant.end_unix_ms, now);
         let holder = account.holders.entry(grant.holder).or_insert_with(|| {
-            self.unasked.notify_one();
-            Holder {
+            self.unqueried.notify_one();
+            GrantHolder {
                 sessions: 0,
                 standing: watch::channel(until).0,
             }
@@ -151,7 +151,7 @@ impl Grants {
 
     /// Applies a renewal by a controller to the account that `issuer` began. Sessions continue.
     /// Returns false if the grant is no longer in use.
-    fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: Now) -> bool {
+    fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: ClockReading) -> bool {
         let mut accounts = self.accounts();
         let Some(account) = accounts.get_mut(&(issuer, grant.circuit.clone())) else {
             return false;
@@ -160,13 +160,13 @@ impl Grants {
         account.holders.get(&grant.holder).is_some_and(|holder| {
             holder
                 .standing
-                .send_replace(Standing::until(grant.end_unix_ms, now));
+                .send_replace(GrantStanding::until(grant.end_unix_ms, now));
             true
         })
     }
 
     /// Ends a grant for one holder. Returns false if it was not in force.
-    fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: Now) -> bool {
+    fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: ClockReading) -> bool {
         let accounts = self.accounts();
         let holder = accounts
             .get(key)
@@ -181,9 +181,9 @@ impl Grants {
     }
 
     /// Returns the grants that are not over, with their issuers and holders.
-    fn list(&self, now: Now) -> Vec<(AccountKey, PublicKey)> {
+    fn list(&self, now: ClockReading) -> Vec<(AccountKey, PublicKey)> {
         let mut accounts = self.accounts();
-        forget(&mut accounts, now);
+        drop_expired(&mut accounts, now);
         let each = accounts.iter().flat_map(|(key, account)| {
             account
                 .holders
@@ -195,7 +195,7 @@ impl Grants {
 }
 
 /// Drops holders that are over and have no session, and accounts without holders.
-fn forget(accounts: &mut HashMap<AccountKey, Account>, now: Now) {
+fn drop_expired(accounts: &mut HashMap<AccountKey, CircuitAccount>, now: ClockReading) {
     accounts.retain(|_, account| {
         account
             .holders
@@ -204,7 +204,7 @@ fn forget(accounts: &mut HashMap<AccountKey, Account>, now: Now) {
     });
 }
 
-impl Account {
+impl CircuitAccount {
     fn new(grant: &CircuitGrant) -> Self {
         let limit = || Arc::new(RateLimit::new(Some(payload_rate(grant.rate))));
         Self {
@@ -235,7 +235,7 @@ impl Account {
     }
 
     /// Checks that one more session with this stated rate fits the grant.
-    fn admits(&self, stated: u64) -> Result<(), String> {
+    fn check_bounds(&self, stated: u64) -> Result<(), String> {
         if self.sessions >= self.max_sessions {
             return Err(format!(
                 "all {} sessions that it grants are under way",
@@ -252,8 +252,8 @@ impl Account {
         Ok(())
     }
 
-    fn is_withdrawn_from(&self, holder: &PublicKey, now: Now) -> bool {
+    fn is_withdrawn_from(&self, holder: &PublicKey, now: ClockReading) -> bool {
         let holder = self.holders.get(holder);
-        holder.is_some_and(|holder| holder.standing.borrow().refuses(now))
+        holder.is_some_and(|holder| holder.standing.borrow().is_refused(now))
     }
 }

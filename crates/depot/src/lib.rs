@@ -26,11 +26,11 @@ mod serve;
 mod setup;
 mod workers;
 
-pub use config::{DepotConfig, Limits, NextCongestion, Timeouts};
+pub use config::{DepotConfig, DepotTimeouts, NextCongestion, RelayLimits};
 pub use depot::{Activity, Depot, run};
 pub use error::Error;
 pub use grants::{GrantInUse, GrantsInUse};
-pub use longhaul_hop::Listen;
+pub use longhaul_hop::ListenerConfig;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
-pub use observe::{HopEnd, HopObserver, HopReport, HopSeen};
+pub use observe::{HopEnd, HopObservation, HopObserver, HopReport};
 pub use probe::{PROBE_TIMEOUT, ProbeFailure, ProbeFigures, ProbePlan, Train, probe};

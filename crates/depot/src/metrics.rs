@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use drs::{Limit, Tally};
+use drs::{Limit, LimitTally};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -29,23 +29,23 @@ macro_rules! label {
 }
 label!(
     /// Reason why a connection was turned away.
-    Reason { reason }
+    ReasonLabel { reason }
 );
 label!(
     /// Ending of a session.
-    EndedBy { ending }
+    EndingLabel { ending }
 );
 label!(
     /// Status with which an OPEN was refused.
-    RefusedWith { status }
+    StatusLabel { status }
 );
 label!(
     /// Result of a policy reload.
-    Outcome { outcome }
+    ReloadLabel { outcome }
 );
 label!(
     /// Direction of relayed bytes.
-    Way { direction }
+    DirectionLabel { direction }
 );
 
 /// Limit of a hop. `upstream` is the hop towards the initiator.
@@ -75,17 +75,17 @@ impl Traffic {
 
 /// All counters of a depot.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct DepotMetrics {
     registry: Registry,
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
-    pub(crate) turned_away: Family<Reason, Counter>,
-    pub(crate) opens_refused: Family<RefusedWith, Counter>,
-    pub(crate) sessions_ended: Family<EndedBy, Counter>,
+    pub(crate) turned_away: Family<ReasonLabel, Counter>,
+    pub(crate) opens_refused: Family<StatusLabel, Counter>,
+    pub(crate) sessions_ended: Family<EndingLabel, Counter>,
     pub(crate) sessions_active: Gauge,
     pub(crate) sessions_setting_up: Gauge,
     pub(crate) unauthenticated: Gauge,
-    pub(crate) policy_reloads: Family<Outcome, Counter>,
+    pub(crate) policy_reloads: Family<ReloadLabel, Counter>,
     pub(crate) dial_time: Histogram,
     pub(crate) traffic: Traffic,
     pub(crate) granted_sessions: Gauge,
@@ -94,10 +94,10 @@ pub(crate) struct Metrics {
     pipe_bytes: Gauge,
 }
 
-impl Metrics {
+impl DepotMetrics {
     pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("longhaul_depot");
-        let bytes = Family::<Way, Counter<u64, AtomicU64>>::default();
+        let bytes = Family::<DirectionLabel, Counter<u64, AtomicU64>>::default();
         let metrics = Self {
             accepted: Counter::default(),
             accept_errors: Counter::default(),
@@ -110,8 +110,8 @@ impl Metrics {
             policy_reloads: Family::default(),
             dial_time: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             traffic: Traffic {
-                forward: bytes.get_or_create_owned(&Way::new("forward")),
-                backward: bytes.get_or_create_owned(&Way::new("backward")),
+                forward: bytes.get_or_create_owned(&DirectionLabel::new("forward")),
+                backward: bytes.get_or_create_owned(&DirectionLabel::new("backward")),
             },
             granted_sessions: Gauge::default(),
             granted_bytes: Counter::default(),
@@ -221,20 +221,20 @@ impl Metrics {
     }
 
     /// Adds the time for which each limit held at a session's hop.
-    pub(crate) fn limited(&self, hop: &'static str, tally: &Tally) {
+    pub(crate) fn add_limit_times(&self, hop: &'static str, tally: &LimitTally) {
         for limit in Limit::ALL {
-            let held = tally.held(limit).as_secs_f64();
+            let held = tally.time_of(limit).as_secs_f64();
             if held > 0.0 {
                 let label = HopLimit {
                     hop,
-                    limit: limit.word(),
+                    limit: limit.as_str(),
                 };
                 self.limited.get_or_create(&label).inc_by(held);
             }
         }
     }
 
-    pub(crate) fn dialled(&self, took: Duration) {
+    pub(crate) fn observe_dial_time(&self, took: Duration) {
         self.dial_time.observe(took.as_secs_f64());
     }
 }
@@ -245,16 +245,16 @@ mod tests {
 
     #[test]
     fn the_page_has_units_labels_and_an_end() {
-        let metrics = Metrics::new();
+        let metrics = DepotMetrics::new();
         metrics.traffic.count(7, 9);
         metrics
             .opens_refused
-            .get_or_create(&RefusedWith::new("replay"))
+            .get_or_create(&StatusLabel::new("replay"))
             .inc();
-        metrics.dialled(Duration::from_millis(3));
-        let mut tally = Tally::default();
-        tally.hold(Limit::Loss, Duration::from_secs(2));
-        metrics.limited("upstream", &tally);
+        metrics.observe_dial_time(Duration::from_millis(3));
+        let mut tally = LimitTally::default();
+        tally.add_time(Limit::Loss, Duration::from_secs(2));
+        metrics.add_limit_times("upstream", &tally);
         let page = metrics.page(65536);
         for line in [
             "longhaul_depot_relayed_bytes_total{direction=\"forward\"} 7",

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drs::Tally;
+use drs::LimitTally;
 use longhaul_proto::{Endpoint, Open, PublicKey};
 
 use crate::probe::Train;
@@ -22,9 +22,9 @@ pub enum HopEnd {
 
 /// Behaviour of a session's hop while it was observed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct HopSeen {
+pub struct HopObservation {
     /// Time spent under each limit.
-    pub tally: Tally,
+    pub tally: LimitTally,
     /// Smoothed round-trip time at the latest sample; zero before the first.
     pub rtt: Duration,
     /// Number of segments sent, if this end sends.
@@ -47,7 +47,7 @@ pub struct HopReport {
     /// Receiving end.
     pub to: HopEnd,
     /// Observed behaviour.
-    pub seen: HopSeen,
+    pub observation: HopObservation,
     /// Train that arrived when the other end measured the path (LH-PROBE-2). The hop then carried
     /// no payload of a session.
     pub train: Option<Train>,
@@ -65,7 +65,7 @@ impl fmt::Debug for HopObserver {
 
 /// Returns the other ends of the two hops of a forwarded session, from its forwarded OPEN: towards
 /// the initiator, and towards the acceptor.
-pub(crate) fn ends(open: &Open) -> (HopEnd, HopEnd) {
+pub(crate) fn hop_ends(open: &Open) -> (HopEnd, HopEnd) {
     // The last passed depot is this one.
     let before = open.passed.iter().rev().nth(1).copied();
     let upstream = HopEnd::Key(before.unwrap_or(open.principal));
@@ -84,7 +84,7 @@ pub(crate) fn ends(open: &Open) -> (HopEnd, HopEnd) {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_proto::{Route, Service, SessionId};
+    use longhaul_proto::{Route, ServiceName, SessionId};
 
     use super::*;
 
@@ -93,18 +93,18 @@ mod tests {
         let [me, other, next] = [1, 2, 3].map(|byte| PublicKey::from_bytes([byte; 32]));
         let route: Route = format!("a:1,b:2,{next}@c:3").parse().unwrap();
         let (id, destination) = (SessionId::from_bytes([0; 16]), "h:9".parse().unwrap());
-        let mut open = Open::new(id, Service::COPY, route, destination, Duration::ZERO);
+        let mut open = Open::new(id, ServiceName::COPY, route, destination, Duration::ZERO);
         open.principal = other;
         open.passed = vec![me];
         open.cursor = 2;
         assert_eq!(
-            ends(&open),
+            hop_ends(&open),
             (HopEnd::Key(other), HopEnd::At("b:2".parse().unwrap()))
         );
         open.passed = vec![other, me];
         open.cursor = 3;
-        assert_eq!(ends(&open), (HopEnd::Key(other), HopEnd::Key(next)));
+        assert_eq!(hop_ends(&open), (HopEnd::Key(other), HopEnd::Key(next)));
         open.cursor = 4;
-        assert_eq!(ends(&open).1, HopEnd::At("h:9".parse().unwrap()));
+        assert_eq!(hop_ends(&open).1, HopEnd::At("h:9".parse().unwrap()));
     }
 }

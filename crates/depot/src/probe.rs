@@ -13,58 +13,58 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use drs::TcpInfo;
-use longhaul_hop::{Conn, Payer, Place, unix_ms};
+use longhaul_hop::{Conn, ConnectionPermit, Payer, unix_ms};
 use longhaul_proto::{
-    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey,
-    Refusal, Service, Status, StatusCode,
+    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, OpenRefusal, PROBE_MESSAGE_BYTES, ProbeMessage,
+    PublicKey, ServiceName, Status, StatusCode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 pub use measure::{ProbeFailure, ProbeFigures, ProbePlan, probe};
-use train::Look;
 pub use train::Train;
+use train::TrainSample;
 
-use crate::observe::{HopEnd, HopReport, HopSeen};
-use crate::refusal::Refused;
-use crate::serve::Shared;
+use crate::observe::{HopEnd, HopObservation, HopReport};
+use crate::refusal::DepotRefusal;
+use crate::serve::DepotState;
 
 /// Maximum duration of a probe session (LH-PROBE-3).
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between samples of a train in transit.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// Size of a read or write of a train, in bytes.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// Returns true if the OPEN asks for a probe that ends at this depot (LH-PROBE-1).
 pub(crate) fn is_probe(open: &Open) -> bool {
-    open.service == Service::PROBE && open.next().endpoint().is_none()
+    open.service == ServiceName::PROBE && open.next_receiver().endpoint().is_none()
 }
 
 /// Accepts the session, and answers until it is over. `early` is the data that came with the OPEN.
 pub(crate) async fn serve(
-    shared: &Shared,
+    shared: &DepotState,
     upstream: &mut Conn,
-    place: &mut Place,
+    place: &mut ConnectionPermit,
     open: &Open,
     early: Vec<u8>,
-) -> Result<(), Refused> {
+) -> Result<(), DepotRefusal> {
     let now = unix_ms();
     let policy = shared.policy.policy();
     let may = |principal: &PublicKey| policy.may_probe(principal);
     shared
         .admission
-        .acceptor(open, now, may, |service| *service == Service::PROBE)?;
+        .check_at_acceptor(open, now, may, |service| *service == ServiceName::PROBE)?;
     let payer = Payer::Key(open.principal);
     place
-        .verified(payer)
-        .map_err(|why| Refused::from(why).on_account_of(payer))?;
+        .charge_to(payer)
+        .map_err(|why| DepotRefusal::from(why).charged_to(payer))?;
     shared
         .replays
         .lock()
         .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
-        .map_err(|why| Refused::from(Refusal::from(why)).on_account_of(payer))?;
-    let mut status = Status::of_acceptor(StatusCode::Ok, open.position());
+        .map_err(|why| DepotRefusal::from(OpenRefusal::from(why)).charged_to(payer))?;
+    let mut status = Status::from_acceptor(StatusCode::Ok, open.position());
     let answered = async {
         // Signed regardless of the route, because the measured depot must prove its key.
         status
@@ -73,11 +73,11 @@ pub(crate) async fn serve(
         let mut bytes = BytesMut::new();
         status.encode(&mut bytes);
         upstream.write_all(&bytes).await?;
-        let mut from = Before {
+        let mut from = EarlyReader {
             early: io::Cursor::new(early),
             conn: upstream,
         };
-        answer(&mut from).await
+        answer_requests(&mut from).await
     };
     // A failure is not reported: the measuring end detects it.
     let arrived = match timeout(PROBE_TIMEOUT, answered).await {
@@ -94,9 +94,9 @@ pub(crate) async fn serve(
         (observer.0)(HopReport {
             from: HopEnd::Key(open.principal),
             to: HopEnd::Here,
-            seen: HopSeen {
+            observation: HopObservation {
                 rtt: rtt.unwrap_or_default(),
-                ..HopSeen::default()
+                ..HopObservation::default()
             },
             train: Some(train),
         });
@@ -105,12 +105,12 @@ pub(crate) async fn serve(
 }
 
 /// Reader of the early data, and then of the connection.
-struct Before<'a> {
+struct EarlyReader<'a> {
     early: io::Cursor<Vec<u8>>,
     conn: &'a mut Conn,
 }
 
-impl Before<'_> {
+impl EarlyReader<'_> {
     async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match io::Read::read(&mut self.early, into)? {
             0 => self.conn.read(into).await,
@@ -119,7 +119,7 @@ impl Before<'_> {
     }
 
     /// Reads a message; `None` at the end of stream.
-    async fn message(&mut self) -> io::Result<Option<ProbeMessage>> {
+    async fn read_message(&mut self) -> io::Result<Option<ProbeMessage>> {
         let mut bytes = [0; PROBE_MESSAGE_BYTES];
         let mut read = 0;
         while let Some(rest) = bytes.get_mut(read..).filter(|rest| !rest.is_empty()) {
@@ -138,11 +138,11 @@ impl Before<'_> {
 
 /// Answers until the initiator ends, or a bound is reached (LH-PROBE-3). Returns the measurement of
 /// the last train that arrived.
-async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
+async fn answer_requests(from: &mut EarlyReader<'_>) -> io::Result<Option<Train>> {
     let (mut exchanges, mut trains) = (0, 0u64);
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut arrived = None;
-    while let Some(message) = from.message().await? {
+    while let Some(message) = from.read_message().await? {
         exchanges += 1;
         if exchanges > MAX_PROBE_EXCHANGES {
             return Err(io::Error::other("it exchanges more than a probe may"));
@@ -152,7 +152,7 @@ async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
             if trains > MAX_PROBE_BYTES {
                 return Err(io::Error::other("it sends more than a probe may"));
             }
-            arrived = take_train(from, bytes, &mut chunk).await?;
+            arrived = receive_train(from, bytes, &mut chunk).await?;
         }
         from.conn.write_all(&message.encode()).await?;
     }
@@ -160,18 +160,20 @@ async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
 }
 
 /// Discards the bytes of a train, and samples their arrival.
-async fn take_train(
-    from: &mut Before<'_>,
+async fn receive_train(
+    from: &mut EarlyReader<'_>,
     bytes: u64,
     chunk: &mut [u8],
 ) -> io::Result<Option<Train>> {
     let (began, mut left) = (Instant::now(), bytes);
-    let mut looks = Looks::default();
+    let mut looks = ProgressSampler::default();
     let mut segments_before = None;
     while left > 0 {
-        let room = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        let room = usize::try_from(left)
+            .unwrap_or(CHUNK_BYTES)
+            .min(CHUNK_BYTES);
         let read = timeout(
-            LOOK_INTERVAL,
+            SAMPLE_INTERVAL,
             from.read(chunk.get_mut(..room).unwrap_or_default()),
         )
         .await;
@@ -183,26 +185,26 @@ async fn take_train(
                 read => left = left.saturating_sub(read as u64),
             }
         }
-        looks.look(began.elapsed(), || {
+        looks.sample(began.elapsed(), || {
             let all = u64::from(TcpInfo::read(&*from.conn).ok()?.data_segments_received?);
             Some(all.saturating_sub(*segments_before.get_or_insert(all)))
         });
     }
-    Ok(Train::of(bytes, began.elapsed(), &looks.0))
+    Ok(Train::from_samples(bytes, began.elapsed(), &looks.0))
 }
 
 /// Progress samples of a train, one per [`LOOK_INTERVAL`].
 #[derive(Default)]
-struct Looks(Vec<Look>);
+struct ProgressSampler(Vec<TrainSample>);
 
-impl Looks {
-    fn look(&mut self, at: Duration, through: impl FnOnce() -> Option<u64>) {
+impl ProgressSampler {
+    fn sample(&mut self, at: Duration, through: impl FnOnce() -> Option<u64>) {
         let is_due = self
             .0
             .last()
-            .is_none_or(|last| at >= last.at + LOOK_INTERVAL);
+            .is_none_or(|last| at >= last.at + SAMPLE_INTERVAL);
         if is_due && let Some(through) = through() {
-            self.0.push(Look { at, through });
+            self.0.push(TrainSample { at, through });
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
-use longhaul_hop::{Conn, NoRoom, Payer, answer_and_linger};
-use longhaul_policy::NoWay;
-use longhaul_proto::{Open, Refusal, Status, StatusCode};
+use longhaul_hop::{Conn, Payer, QuotaExceeded, answer_and_linger};
+use longhaul_policy::Unreachable;
+use longhaul_proto::{Open, OpenRefusal, Status, StatusCode};
 
-use crate::metrics::RefusedWith;
-use crate::serve::Shared;
+use crate::metrics::StatusLabel;
+use crate::serve::DepotState;
 
 /// Reason why an OPEN is not forwarded: the code and the detail of the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct DepotRefusal {
     pub(crate) code: StatusCode,
     pub(crate) detail: String,
     /// True if early data may have been forwarded (LH-FALLBACK-1).
@@ -20,7 +20,7 @@ pub(crate) struct Refused {
     pub(crate) payer: Option<Payer>,
 }
 
-impl Refused {
+impl DepotRefusal {
     pub(crate) fn new(code: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -30,7 +30,7 @@ impl Refused {
         }
     }
 
-    pub(crate) fn on_account_of(self, payer: Payer) -> Self {
+    pub(crate) fn charged_to(self, payer: Payer) -> Self {
         Self {
             payer: Some(payer),
             ..self
@@ -38,20 +38,20 @@ impl Refused {
     }
 }
 
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
+impl From<OpenRefusal> for DepotRefusal {
+    fn from(refusal: OpenRefusal) -> Self {
         Self::new(refusal.code(), refusal.to_string())
     }
 }
 
-impl From<NoWay> for Refused {
-    fn from(no: NoWay) -> Self {
+impl From<Unreachable> for DepotRefusal {
+    fn from(no: Unreachable) -> Self {
         Self::new(no.code, no.detail)
     }
 }
 
-impl From<NoRoom> for Refused {
-    fn from(full: NoRoom) -> Self {
+impl From<QuotaExceeded> for DepotRefusal {
+    fn from(full: QuotaExceeded) -> Self {
         Self::new(StatusCode::Overloaded, full.to_string())
     }
 }
@@ -59,13 +59,13 @@ impl From<NoRoom> for Refused {
 /// Answers with the reason (LH-DEPOT-4), and ensures that it can be read (LH-STATUS-6). `open` is
 /// `None` if no OPEN could be read.
 pub(crate) async fn refuse(
-    shared: &Shared,
+    shared: &DepotState,
     upstream: Conn,
     peer: SocketAddr,
     open: Option<&Open>,
-    why: Refused,
+    why: DepotRefusal,
 ) {
-    let Refused {
+    let DepotRefusal {
         code,
         detail,
         forwarded,
@@ -74,7 +74,7 @@ pub(crate) async fn refuse(
     shared
         .metrics
         .opens_refused
-        .get_or_create(&RefusedWith::new(code.word()))
+        .get_or_create(&StatusLabel::new(code.word()))
         .inc();
     shared.events.log(payer, |left_out| {
         tracing::info!(
@@ -90,7 +90,7 @@ pub(crate) async fn refuse(
     });
     // A depot that could not read the OPEN does not know its position and reports 0 (LH-CHAIN-2).
     let mut status = Status::new(code, open.map_or(0, Open::position));
-    status.at = open.and_then(|open| open.next().endpoint().cloned());
+    status.at = open.and_then(|open| open.next_receiver().endpoint().cloned());
     status.payload_forwarded = forwarded;
     status.detail = detail;
     if code == StatusCode::Expired {

@@ -26,13 +26,13 @@ use longhaul_policy::RateLimits;
 use tokio::time::{Instant, Sleep};
 
 use crate::metrics::Traffic;
-use direction::{Advance, Direction, Stop};
-use hops::{HopTallies, Hops, HopsSeen};
+use direction::{RelayDirection, RelayProgress, SocketFailure};
+use hops::{HopObservations, HopTallies, HopWatches};
 use pipe::PipePool;
 
 /// Side of the relayed session: towards the initiator, or towards the acceptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum RelaySide {
     /// The hop on which the OPEN arrived.
     Upstream,
     /// The hop that was dialled.
@@ -41,11 +41,11 @@ pub(crate) enum Side {
 
 /// Outcome of a relayed session. Only [`Ending::Finished`] is clean.
 #[derive(Debug)]
-pub(crate) enum Ending {
+pub(crate) enum RelayEnding {
     /// Both directions ended with a FIN and everything was delivered.
     Finished,
     /// A side was reset, timed out or became unreachable; the other was reset.
-    Died(Side, io::Error),
+    Died(RelaySide, io::Error),
     /// The idle timeout passed without a byte moving; both sides were reset.
     Idle,
     /// One direction had ended and no byte moved in the other for the half-close timeout; both were
@@ -60,7 +60,7 @@ pub(crate) enum Ending {
 
 /// Maximum idle times of a session.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Silence {
+pub(crate) struct RelayIdleLimits {
     /// Limit while both directions are open.
     pub(crate) open: Duration,
     /// Limit once one direction has ended.
@@ -71,18 +71,18 @@ pub(crate) struct Silence {
 #[derive(Debug, Clone)]
 pub(crate) struct RelayContext {
     pub(crate) pipes: Arc<PipePool>,
-    pub(crate) silence: Silence,
+    pub(crate) silence: RelayIdleLimits,
     pub(crate) traffic: Traffic,
     /// Initial rate limits: those of the policy rule, or of the granted circuit.
     pub(crate) limits: RateLimits,
     /// Maximum number of bytes that each direction may carry.
-    pub(crate) most_bytes: u64,
+    pub(crate) max_bytes: u64,
 }
 
 /// Result of a relayed session.
 #[derive(Debug)]
-pub(crate) struct Report {
-    pub(crate) ending: Ending,
+pub(crate) struct RelayReport {
+    pub(crate) ending: RelayEnding,
     /// Bytes that the kernel accepted for the acceptor's side, without those sent before the relay
     /// began.
     pub(crate) forward: u64,
@@ -91,16 +91,16 @@ pub(crate) struct Report {
     /// Time spent under each limit at both hops.
     pub(crate) hops: HopTallies,
     /// Further observations of the hops; `None` if too few bytes moved.
-    pub(crate) seen: Option<HopsSeen>,
+    pub(crate) seen: Option<HopObservations>,
 }
 
 /// Future that relays. It completes with the sockets closed: cleanly after [`Ending::Finished`],
 /// otherwise with resets.
-pub(crate) struct Relay {
+pub(crate) struct SessionRelay {
     /// `None` once closed.
     sides: Option<(Conn, Conn)>,
-    forward: Direction,
-    backward: Direction,
+    forward: RelayDirection,
+    backward: RelayDirection,
     context: RelayContext,
     timer: Pin<Box<Sleep>>,
     /// Bytes moved when the timer was last set. Comparing it measures silence without resetting the
@@ -108,10 +108,10 @@ pub(crate) struct Relay {
     moved_at_check: u64,
     half_closed_at_check: bool,
     /// Set once the session moves bulk data.
-    hops: Option<Box<Hops>>,
+    hops: Option<Box<HopWatches>>,
 }
 
-impl Relay {
+impl SessionRelay {
     /// Relays between `upstream` and `downstream`. `upstream_ended` is true if the upstream's end
     /// of stream has already been read (with the early data).
     pub(crate) fn new(
@@ -121,12 +121,12 @@ impl Relay {
         context: RelayContext,
     ) -> Self {
         let timer = Box::pin(tokio::time::sleep(context.silence.open));
-        let splices = upstream.splices() && downstream.splices();
+        let splices = upstream.supports_splice() && downstream.supports_splice();
         let RateLimits { forward, backward } = context.limits.clone();
         Self {
             sides: Some((upstream, downstream)),
-            forward: Direction::new(forward, upstream_ended, splices),
-            backward: Direction::new(backward, false, splices),
+            forward: RelayDirection::new(forward, upstream_ended, splices),
+            backward: RelayDirection::new(backward, false, splices),
             context,
             timer,
             moved_at_check: 0,
@@ -136,19 +136,19 @@ impl Relay {
     }
 
     /// Replaces the rate limits. The relay must be polled afterwards.
-    pub(crate) fn limit(&mut self, limits: RateLimits) {
-        self.forward.limit(limits.forward);
-        self.backward.limit(limits.backward);
+    pub(crate) fn set_limits(&mut self, limits: RateLimits) {
+        self.forward.set_limit(limits.forward);
+        self.backward.set_limit(limits.backward);
     }
 
     /// Ends the session now, with resets.
-    pub(crate) fn abort(&mut self, ending: Ending) -> Report {
+    pub(crate) fn abort(&mut self, ending: RelayEnding) -> RelayReport {
         self.sides = None;
         self.report(ending)
     }
 
-    fn report(&self, ending: Ending) -> Report {
-        Report {
+    fn report(&self, ending: RelayEnding) -> RelayReport {
+        RelayReport {
             ending,
             forward: self.forward.moved,
             backward: self.backward.moved,
@@ -157,14 +157,14 @@ impl Relay {
                 .as_ref()
                 .map(|hops| hops.tallies())
                 .unwrap_or_default(),
-            seen: self.hops.as_ref().map(|hops| hops.seen()),
+            seen: self.hops.as_ref().map(|hops| hops.observations()),
         }
     }
 
     /// Moves as many bytes as possible. Returns `Some` when the session has ended.
-    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<RelayEnding> {
         let Some((upstream, downstream)) = &mut self.sides else {
-            return Some(Ending::Finished);
+            return Some(RelayEnding::Finished);
         };
         let before = (self.forward.moved, self.backward.moved);
         let pipes = &self.context.pipes;
@@ -174,25 +174,25 @@ impl Relay {
             self.forward.moved - before.0,
             self.backward.moved - before.1,
         );
-        if self.forward.moved.max(self.backward.moved) > self.context.most_bytes {
-            return Some(Ending::BeyondSize);
+        if self.forward.moved.max(self.backward.moved) > self.context.max_bytes {
+            return Some(RelayEnding::BeyondSize);
         }
         if self.hops.is_none() {
-            self.hops = Hops::of(self.forward.moved, self.backward.moved);
+            self.hops = HopWatches::for_bulk(self.forward.moved, self.backward.moved);
         }
         if let Some(hops) = &mut self.hops {
-            hops.look(upstream, downstream);
+            hops.sample(upstream, downstream);
         }
         match (there, back) {
-            (Advance::Failed(Stop::Reading(error)), _)
-            | (_, Advance::Failed(Stop::Writing(error))) => {
-                return Some(Ending::Died(Side::Upstream, error));
+            (RelayProgress::Failed(SocketFailure::Reading(error)), _)
+            | (_, RelayProgress::Failed(SocketFailure::Writing(error))) => {
+                return Some(RelayEnding::Died(RelaySide::Upstream, error));
             }
-            (Advance::Failed(Stop::Writing(error)), _)
-            | (_, Advance::Failed(Stop::Reading(error))) => {
-                return Some(Ending::Died(Side::Downstream, error));
+            (RelayProgress::Failed(SocketFailure::Writing(error)), _)
+            | (_, RelayProgress::Failed(SocketFailure::Reading(error))) => {
+                return Some(RelayEnding::Died(RelaySide::Downstream, error));
             }
-            (Advance::Ended, Advance::Ended) => return Some(Ending::Finished),
+            (RelayProgress::Ended, RelayProgress::Ended) => return Some(RelayEnding::Finished),
             _ => {}
         }
         // A side that is still owed bytes may die while nothing is read from it, because it has
@@ -201,17 +201,17 @@ impl Relay {
         if !self.forward.has_ended()
             && let Poll::Ready(error) = downstream.poll_broken(cx)
         {
-            return Some(Ending::Died(Side::Downstream, error));
+            return Some(RelayEnding::Died(RelaySide::Downstream, error));
         }
         if !self.backward.has_ended()
             && let Poll::Ready(error) = upstream.poll_broken(cx)
         {
-            return Some(Ending::Died(Side::Upstream, error));
+            return Some(RelayEnding::Died(RelaySide::Upstream, error));
         }
         self.check_silence(cx)
     }
 
-    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<RelayEnding> {
         let half_closed = self.forward.has_ended() || self.backward.has_ended();
         let moved = self.forward.moved.wrapping_add(self.backward.moved);
         let allowed = if half_closed {
@@ -227,9 +227,9 @@ impl Relay {
         while self.timer.as_mut().poll(cx).is_ready() {
             if moved == self.moved_at_check {
                 return Some(if half_closed {
-                    Ending::HalfClosed
+                    RelayEnding::HalfClosed
                 } else {
-                    Ending::Idle
+                    RelayEnding::Idle
                 });
             }
             self.moved_at_check = moved;
@@ -239,19 +239,19 @@ impl Relay {
     }
 }
 
-impl Future for Relay {
-    type Output = Report;
+impl Future for SessionRelay {
+    type Output = RelayReport;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Report> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<RelayReport> {
         let relay = &mut *self;
         match relay.advance(cx) {
             None => Poll::Pending,
-            Some(Ending::Finished) => {
+            Some(RelayEnding::Finished) => {
                 if let Some((upstream, downstream)) = relay.sides.take() {
                     upstream.close();
                     downstream.close();
                 }
-                Poll::Ready(relay.report(Ending::Finished))
+                Poll::Ready(relay.report(RelayEnding::Finished))
             }
             Some(ending) => Poll::Ready(relay.abort(ending)),
         }
@@ -260,13 +260,13 @@ impl Future for Relay {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_hop::{Dialled, Options, RateLimit, dial};
+    use longhaul_hop::{DialledConnection, HopOptions, RateLimit, dial};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::pipe::PipeBounds;
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::metrics::DepotMetrics;
 
     /// Returns a connection over loopback: the depot's end, and the other.
     async fn pair() -> (Conn, TcpStream) {
@@ -275,11 +275,11 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(20);
         let dialled = dial(
             std::slice::from_ref(&address),
-            |_| Options::default(),
+            |_| HopOptions::default(),
             deadline,
         );
         let (dialled, accepted) = tokio::join!(dialled, listener.accept());
-        let Dialled { conn, .. } = dialled.unwrap();
+        let DialledConnection { conn, .. } = dialled.unwrap();
         (conn, accepted.unwrap().0)
     }
 
@@ -291,16 +291,16 @@ mod tests {
                 total: 1 << 20,
                 spare: 1,
             }),
-            silence: Silence {
+            silence: RelayIdleLimits {
                 open: hour,
                 half_closed: hour,
             },
-            traffic: Metrics::new().traffic.clone(),
+            traffic: DepotMetrics::new().traffic.clone(),
             limits: RateLimits {
                 forward: Arc::new(RateLimit::new(None)),
                 backward: Arc::new(RateLimit::new(None)),
             },
-            most_bytes: u64::MAX,
+            max_bytes: u64::MAX,
         }
     }
 
@@ -312,16 +312,16 @@ mod tests {
             let (upstream, initiator) = pair().await;
             let (downstream, acceptor) = pair().await;
             let (dies, mut lives, at) = if initiator_dies {
-                (initiator, acceptor, Side::Upstream)
+                (initiator, acceptor, RelaySide::Upstream)
             } else {
-                (acceptor, initiator, Side::Downstream)
+                (acceptor, initiator, RelaySide::Downstream)
             };
             lives.write_all(b"x").await.unwrap();
             dies.set_zero_linger().unwrap();
             drop(dies);
-            let report = Relay::new(upstream, downstream, false, context()).await;
+            let report = SessionRelay::new(upstream, downstream, false, context()).await;
             assert!(
-                matches!(&report.ending, Ending::Died(side, error)
+                matches!(&report.ending, RelayEnding::Died(side, error)
                     if *side == at && error.kind() == io::ErrorKind::ConnectionReset),
                 "{report:?}"
             );

@@ -4,35 +4,39 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer, Phase, Phases};
-use longhaul_policy::InForce;
+use longhaul_hop::{
+    AdmittedConnection, Conn, ConnectionGate, EventLog, Payer, Phase, PhaseReceiver,
+};
+use longhaul_policy::ActivePolicy;
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::config::Timeouts;
+use crate::config::DepotTimeouts;
 use crate::dial::Dialler;
 use crate::grants::{CountedGrant, Grants};
-use crate::metrics::{EndedBy, Metrics, Reason, RefusedWith};
+use crate::metrics::{DepotMetrics, EndingLabel, ReasonLabel, StatusLabel};
 use crate::observe::{self, HopObserver};
 use crate::refusal::refuse;
 use crate::relay::hops::HopTallies;
 use crate::relay::pipe::PipePool;
-use crate::relay::{Ending, Relay, RelayContext, Report, Side, Silence};
-use crate::setup::{Established, Failure, set_up};
+use crate::relay::{
+    RelayContext, RelayEnding, RelayIdleLimits, RelayReport, RelaySide, SessionRelay,
+};
+use crate::setup::{EstablishedSession, SetupFailure, set_up};
 
 /// State shared by all connections of a depot.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct DepotState {
     pub(crate) key: SigningKey,
-    pub(crate) policy: InForce,
+    pub(crate) policy: ActivePolicy,
     pub(crate) admission: Admission,
     pub(crate) replays: Mutex<ReplayMemory<Payer>>,
     pub(crate) dialler: Dialler,
-    pub(crate) timeouts: Timeouts,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) timeouts: DepotTimeouts,
+    pub(crate) gate: Arc<ConnectionGate>,
     pub(crate) pipes: Arc<PipePool>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<DepotMetrics>,
     pub(crate) events: EventLog,
     /// Observer of the relayed hops.
     pub(crate) observer: Option<HopObserver>,
@@ -42,15 +46,15 @@ pub(crate) struct Shared {
 
 /// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<DepotState>,
     mut upstream: Conn,
     peer: SocketAddr,
-    entered: Entered,
-    mut phases: Phases,
+    entered: AdmittedConnection,
+    mut phases: PhaseReceiver,
 ) {
     let began = Instant::now();
-    let Entered {
-        mut place,
+    let AdmittedConnection {
+        permit: mut place,
         mut eviction,
         header,
     } = entered;
@@ -66,8 +70,8 @@ pub(crate) async fn serve(
     ));
     let setup = tokio::select! {
         done = setup => done,
-        () = eviction.wait() => return evicted(&shared),
-        () = phases.reached(Phase::Aborting) => return,
+        () = eviction.wait() => return count_evicted(&shared),
+        () = phases.wait_until(Phase::Aborting) => return,
     };
     match setup {
         Ok(session) => {
@@ -75,46 +79,46 @@ pub(crate) async fn serve(
             relay(&shared, session, upstream, peer, began, phases).await;
             shared.metrics.sessions_active.dec();
         }
-        Err(Failure::Refused(open, why)) => {
+        Err(SetupFailure::Refused(open, why)) => {
             // Boxed as above: sessions that are not refused keep no memory for it.
             let refusing = Box::pin(refuse(&shared, upstream, peer, open.as_deref(), why));
             tokio::select! {
                 () = refusing => {}
-                () = eviction.wait() => evicted(&shared),
+                () = eviction.wait() => count_evicted(&shared),
             }
         }
         // A clean close, as the peer sent nothing.
-        Err(Failure::Nothing) => upstream.close(),
+        Err(SetupFailure::Empty) => upstream.close(),
         // The connection is dropped, and so reset; nobody is left to report to.
-        Err(Failure::Lost(error)) => lost(&shared, peer, "lost", &error),
-        Err(Failure::Abandoned(error)) => lost(&shared, peer, "abandoned", &error),
+        Err(SetupFailure::Lost(error)) => record_lost(&shared, peer, "lost", &error),
+        Err(SetupFailure::Abandoned(error)) => record_lost(&shared, peer, "abandoned", &error),
     }
 }
 
 /// Counts an evicted connection. Dropping it resets it, as a flood gets no answer.
-fn evicted(shared: &Shared) {
-    let reason = Reason::new("evicted");
+fn count_evicted(shared: &DepotState) {
+    let reason = ReasonLabel::new("evicted");
     shared.metrics.turned_away.get_or_create(&reason).inc();
 }
 
-fn lost(shared: &Shared, peer: SocketAddr, how: &'static str, error: &io::Error) {
+fn record_lost(shared: &DepotState, peer: SocketAddr, how: &'static str, error: &io::Error) {
     shared
         .metrics
         .opens_refused
-        .get_or_create(&RefusedWith::new(how))
+        .get_or_create(&StatusLabel::new(how))
         .inc();
     tracing::debug!(from = %peer, %error, "connection {how} during set-up");
 }
 
 async fn relay(
-    shared: &Shared,
-    session: Established,
+    shared: &DepotState,
+    session: EstablishedSession,
     upstream: Conn,
     peer: SocketAddr,
     began: Instant,
-    mut phases: Phases,
+    mut phases: PhaseReceiver,
 ) {
-    let Established {
+    let EstablishedSession {
         open,
         downstream,
         upstream_ended,
@@ -133,25 +137,25 @@ async fn relay(
     };
     let context = RelayContext {
         pipes: Arc::clone(&shared.pipes),
-        silence: Silence {
+        silence: RelayIdleLimits {
             open: shared.timeouts.idle,
             half_closed: shared.timeouts.half_closed,
         },
         traffic: shared.metrics.traffic.clone(),
         limits: limits(&grant),
-        most_bytes: most_bytes.unwrap_or(u64::MAX),
+        max_bytes: most_bytes.unwrap_or(u64::MAX),
     };
-    let mut relay = Relay::new(upstream, downstream, upstream_ended, context);
+    let mut relay = SessionRelay::new(upstream, downstream, upstream_ended, context);
     let report = loop {
         tokio::select! {
             biased;
             report = &mut relay => break report,
-            () = phases.reached(Phase::Aborting) => break relay.abort(Ending::Drained),
-            () = CountedGrant::turned(&mut grant) => relay.limit(limits(&grant)),
+            () = phases.wait_until(Phase::Aborting) => break relay.abort(RelayEnding::Drained),
+            () = CountedGrant::wait_for_change(&mut grant) => relay.set_limits(limits(&grant)),
         }
     };
     drop(relay);
-    let Report {
+    let RelayReport {
         ending,
         forward,
         backward,
@@ -162,12 +166,14 @@ async fn relay(
     shared
         .metrics
         .sessions_ended
-        .get_or_create(&EndedBy::new(name))
+        .get_or_create(&EndingLabel::new(name))
         .inc();
-    shared.metrics.limited("upstream", &hops.upstream);
-    shared.metrics.limited("downstream", &hops.downstream);
+    shared.metrics.add_limit_times("upstream", &hops.upstream);
+    shared
+        .metrics
+        .add_limit_times("downstream", &hops.downstream);
     if let (Some(observer), Some(seen)) = (&shared.observer, seen) {
-        let (initiator, acceptor) = observe::ends(&open);
+        let (initiator, acceptor) = observe::hop_ends(&open);
         for report in seen.reports(initiator, acceptor) {
             (observer.0)(report);
         }
@@ -196,8 +202,8 @@ async fn relay(
             forward_bytes = forward + early as u64,
             backward_bytes = backward,
             seconds = began.elapsed().as_secs_f64(),
-            upstream_limited_by = HopTallies::chief(&hops.upstream),
-            downstream_limited_by = HopTallies::chief(&hops.downstream),
+            upstream_limited_by = HopTallies::dominant_limit(&hops.upstream),
+            downstream_limited_by = HopTallies::dominant_limit(&hops.downstream),
             ending = name,
             error = error.map(tracing::field::display),
             left_out,
@@ -207,14 +213,14 @@ async fn relay(
 }
 
 /// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &Ending) -> (&'static str, Option<&io::Error>) {
+fn describe(ending: &RelayEnding) -> (&'static str, Option<&io::Error>) {
     match ending {
-        Ending::Finished => ("finished", None),
-        Ending::Died(Side::Upstream, error) => ("initiator side died", Some(error)),
-        Ending::Died(Side::Downstream, error) => ("next hop died", Some(error)),
-        Ending::Idle => ("idle", None),
-        Ending::HalfClosed => ("half-closed too long", None),
-        Ending::BeyondSize => ("more than stated", None),
-        Ending::Drained => ("drained", None),
+        RelayEnding::Finished => ("finished", None),
+        RelayEnding::Died(RelaySide::Upstream, error) => ("initiator side died", Some(error)),
+        RelayEnding::Died(RelaySide::Downstream, error) => ("next hop died", Some(error)),
+        RelayEnding::Idle => ("idle", None),
+        RelayEnding::HalfClosed => ("half-closed too long", None),
+        RelayEnding::BeyondSize => ("more than stated", None),
+        RelayEnding::Drained => ("drained", None),
     }
 }

@@ -10,23 +10,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Phase, Phases, Place, receive_open};
-use longhaul_policy::{Candidates, NoPlace, NoWay, Role, RuleSession, Way, Wishes};
-use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
+use longhaul_hop::{
+    Conn, ConnectionPermit, DialledConnection, Payer, Phase, PhaseReceiver, ReceiveOpenError,
+    receive_open,
+};
+use longhaul_policy::{
+    Candidates, NoPermit, ResolvedTarget, Role, RuleSession, StatedWishes, Unreachable,
+};
+use longhaul_proto::{MAX_EARLY_DATA_BYTES, Open, OpenRefusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::dial::{asked, deadline, not_allowed};
-use crate::grants::{GrantSession, Now};
+use crate::dial::{deadline, policy_refusal, policy_request};
+use crate::grants::{ClockReading, GrantSession};
 use crate::probe;
-use crate::refusal::Refused;
-use crate::serve::Shared;
+use crate::refusal::DepotRefusal;
+use crate::serve::DepotState;
 
 /// Size of a read of early data, in bytes.
-const CHUNK: usize = 4096;
+const CHUNK_BYTES: usize = 4096;
 
 /// A session that has been set up.
-pub(crate) struct Established {
+pub(crate) struct EstablishedSession {
     /// OPEN as forwarded.
     pub(crate) open: Open,
     pub(crate) downstream: Conn,
@@ -45,57 +50,57 @@ pub(crate) struct Established {
 }
 
 /// Reason why a connection did not become a session.
-pub(crate) enum Failure {
+pub(crate) enum SetupFailure {
     /// The peer closed without sending a byte: a port check.
-    Nothing,
+    Empty,
     /// The peer died or ended its stream within the OPEN.
     Lost(io::Error),
     /// The peer died while the next hop was dialled.
     Abandoned(io::Error),
     /// The OPEN was refused, and the peer must be told why. Contains the OPEN, if there was one.
-    Refused(Option<Box<Open>>, Refused),
+    Refused(Option<Box<Open>>, DepotRefusal),
 }
 
 /// Sets up the session that `upstream` asks for. Its permit is charged to the principal as soon as
 /// the OPEN is verified.
 pub(crate) async fn set_up(
-    shared: &Shared,
+    shared: &DepotState,
     upstream: &mut Conn,
     peer: SocketAddr,
-    place: &mut Place,
+    place: &mut ConnectionPermit,
     header: Duration,
-    phases: &Phases,
-) -> Result<Established, Failure> {
+    phases: &PhaseReceiver,
+) -> Result<EstablishedSession, SetupFailure> {
     let (open, began, mut early) = match timeout(header, receive_open(upstream)).await {
         Ok(Ok(received)) => received,
-        Ok(Err(NoOpen::Nothing)) => return Err(Failure::Nothing),
-        Ok(Err(NoOpen::Lost(error))) => return Err(Failure::Lost(error)),
-        Ok(Err(NoOpen::Malformed(error))) => {
-            return Err(Failure::Refused(None, Refusal::from(error).into()));
+        Ok(Err(ReceiveOpenError::Empty)) => return Err(SetupFailure::Empty),
+        Ok(Err(ReceiveOpenError::Lost(error))) => return Err(SetupFailure::Lost(error)),
+        Ok(Err(ReceiveOpenError::Malformed(error))) => {
+            return Err(SetupFailure::Refused(None, OpenRefusal::from(error).into()));
         }
         Err(_) => {
-            let why = Refused::new(StatusCode::HeaderTimeout, "");
-            return Err(Failure::Refused(None, why));
+            let why = DepotRefusal::new(StatusCode::HeaderTimeout, "");
+            return Err(SetupFailure::Refused(None, why));
         }
     };
     if probe::is_probe(&open) {
         // The probe ends here: no hop is dialled.
         let served = probe::serve(shared, upstream, place, &open, early).await;
         return Err(served.map_or_else(
-            |why| Failure::Refused(Some(Box::new(open)), why),
-            |()| Failure::Nothing,
+            |why| SetupFailure::Refused(Some(Box::new(open)), why),
+            |()| SetupFailure::Empty,
         ));
     }
     let (candidates, payer, grant) = match admit(shared, peer.ip(), &open, place, phases) {
         Ok(admitted) => admitted,
-        Err(why) => return Err(Failure::Refused(Some(Box::new(open)), why)),
+        Err(why) => return Err(SetupFailure::Refused(Some(Box::new(open)), why)),
     };
     let mut upstream_ended = false;
     let limit = deadline(&open, began, shared.timeouts.dial);
     let dialled = tokio::select! {
         dialled = dial(shared, candidates, &open, payer, limit) => dialled,
-        error = hold(upstream, &mut early, &mut upstream_ended) => {
-            return Err(Failure::Abandoned(error));
+        error = read_early_data(upstream, &mut early, &mut upstream_ended) => {
+            return Err(SetupFailure::Abandoned(error));
         }
     };
     let went_on = match dialled {
@@ -103,7 +108,7 @@ pub(crate) async fn set_up(
             if let Some(grant) = &grant {
                 pace(grant, upstream, &next.conn);
             }
-            let passed_on = pass_on(shared, &open, &early, began, limit, &mut next.conn).await;
+            let passed_on = forward_open(shared, &open, &early, began, limit, &mut next.conn).await;
             passed_on.map(|onward| (way, rule, next, onward))
         }
         Err(why) => Err(why),
@@ -112,15 +117,15 @@ pub(crate) async fn set_up(
         if why.code == StatusCode::DialTimeout && began.elapsed() >= open.setup_budget {
             why.code = StatusCode::SetupTimeout;
         }
-        Failure::Refused(Some(Box::new(open)), why.on_account_of(payer))
+        SetupFailure::Refused(Some(Box::new(open)), why.charged_to(payer))
     })?;
     let early = early.len();
-    let most_bytes = way.rule.most_bytes(onward.size);
+    let most_bytes = way.rule.max_bytes(onward.size);
     answer_ok(shared, upstream, &onward, way, early)
         .await
-        .map_err(Failure::Abandoned)?;
+        .map_err(SetupFailure::Abandoned)?;
     shared.metrics.traffic.count(early as u64, 0);
-    Ok(Established {
+    Ok(EstablishedSession {
         open: onward,
         downstream: next.conn,
         upstream_ended,
@@ -137,7 +142,7 @@ pub(crate) async fn set_up(
 /// this depot sends.
 fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
     for hop in [upstream, downstream] {
-        if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.paced())) {
+        if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.pacing_rate())) {
             // The rate limit bounds the sum in any case, only less smoothly.
             tracing::debug!(%error, "a hop of a circuit can't be paced");
         }
@@ -147,34 +152,34 @@ fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
 /// Makes the checks that cost no more than a signature (LH-ADMIT-1). No name is resolved and no hop
 /// is dialled before they pass (LH-ADMIT-2). Checks of shared state come last.
 fn admit(
-    shared: &Shared,
+    shared: &DepotState,
     peer: IpAddr,
     open: &Open,
-    place: &mut Place,
-    phases: &Phases,
-) -> Result<(Candidates, Payer, Option<GrantSession>), Refused> {
-    let at = Now::read();
+    place: &mut ConnectionPermit,
+    phases: &PhaseReceiver,
+) -> Result<(Candidates, Payer, Option<GrantSession>), DepotRefusal> {
+    let at = ClockReading::read();
     let now = at.unix_ms;
     let policy = shared.policy.policy();
-    shared
-        .admission
-        .depot(open, now, |principal| policy.knows(principal, Role::Depot))?;
+    shared.admission.check_at_depot(open, now, |principal| {
+        policy.has_rules_for(principal, Role::Depot)
+    })?;
     let own = shared.dialler.own_addresses();
-    let candidates = policy.candidates(&open.principal, asked(open)?, &own);
+    let candidates = policy.candidates(&open.principal, policy_request(open)?, &own);
     // LH-WISH-1.
     let candidates = candidates
-        .within(&open.principal, &Wishes::from(open))
-        .map_err(|unmet| NoWay::unmet(&unmet))?;
+        .retain_within(&open.principal, &StatedWishes::from(open))
+        .map_err(|unmet| Unreachable::from_unmet(&unmet))?;
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
-        false => Payer::source(peer),
+        false => Payer::from_address(peer),
     };
-    let entered = if phases.now() != Phase::Running {
-        Err(Refused::new(StatusCode::Draining, ""))
+    let entered = if phases.current() != Phase::Running {
+        Err(DepotRefusal::new(StatusCode::Draining, ""))
     } else if candidates.rules.is_empty() {
-        Err(not_allowed(open))
+        Err(policy_refusal(open))
     } else {
-        enter(shared, open, place, payer, now)
+        take_shared(shared, open, place, payer, now)
     };
     // LH-GRANT-2, LH-GRANT-3.
     let granted = entered.and_then(|()| {
@@ -183,34 +188,34 @@ fn admit(
     });
     match granted {
         Ok(grant) => Ok((candidates, payer, grant)),
-        Err(why) => Err(why.on_account_of(payer)),
+        Err(why) => Err(why.charged_to(payer)),
     }
 }
 
 /// Takes from the shared resources: a session permit, and an entry in the replay memory.
-fn enter(
-    shared: &Shared,
+fn take_shared(
+    shared: &DepotState,
     open: &Open,
-    place: &mut Place,
+    place: &mut ConnectionPermit,
     payer: Payer,
     now_unix_ms: u64,
-) -> Result<(), Refused> {
-    place.verified(payer)?;
+) -> Result<(), DepotRefusal> {
+    place.charge_to(payer)?;
     let mut replays = shared.replays.lock();
     replays
         .admit(&payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
-        .map_err(Refusal::from)?;
+        .map_err(OpenRefusal::from)?;
     Ok(())
 }
 
 /// Finds a route by the policy, takes a permit under its rule, and connects.
 async fn dial(
-    shared: &Shared,
+    shared: &DepotState,
     candidates: Candidates,
     open: &Open,
     payer: Payer,
     limit: Instant,
-) -> Result<(Way, RuleSession, Dialled), Refused> {
+) -> Result<(ResolvedTarget, RuleSession, DialledConnection), DepotRefusal> {
     let way = shared
         .dialler
         .authorise(candidates, open, payer, limit)
@@ -218,39 +223,39 @@ async fn dial(
     let rule = shared
         .policy
         .live()
-        .enter(&way.rule)
+        .admit_session(&way.rule)
         .map_err(|no| match no {
-            NoPlace::Full => Refused::new(
+            NoPermit::Full => DepotRefusal::new(
                 StatusCode::Overloaded,
                 format!("{}: as many sessions as it allows", way.rule.name()),
             ),
             // The policy changed while the name was looked up.
-            NoPlace::Gone => not_allowed(open),
+            NoPermit::Gone => policy_refusal(open),
         })?;
     let began = Instant::now();
     let next = shared.dialler.dial(&way, limit).await?;
-    shared.metrics.dialled(began.elapsed());
+    shared.metrics.observe_dial_time(began.elapsed());
     Ok((way, rule, next))
 }
 
 /// Sends the OPEN, advanced by one hop, together with the early data in one write. Returns the OPEN
 /// as forwarded.
-async fn pass_on(
-    shared: &Shared,
+async fn forward_open(
+    shared: &DepotState,
     open: &Open,
     early: &[u8],
     began: Instant,
     limit: Instant,
     downstream: &mut Conn,
-) -> Result<Open, Refused> {
+) -> Result<Open, DepotRefusal> {
     // LH-ROUTE-5, LH-ROUTE-6, LH-ROUTE-7; nothing else changes (LH-DEPOT-7).
-    let onward = open.passed_on(shared.key.public(), began.elapsed())?;
+    let onward = open.forwarded(shared.key.public(), began.elapsed())?;
     let mut flight = BytesMut::with_capacity(1024 + early.len());
-    onward.encode(&mut flight).map_err(Refusal::from)?;
+    onward.encode(&mut flight).map_err(OpenRefusal::from)?;
     flight.extend_from_slice(early);
-    let failed = |code: StatusCode, detail: String| Refused {
+    let failed = |code: StatusCode, detail: String| DepotRefusal {
         forwarded: !early.is_empty(),
-        ..Refused::new(code, detail)
+        ..DepotRefusal::new(code, detail)
     };
     // A next hop that opens no window blocks only this write, and only until the limit.
     match timeout_at(limit, downstream.write_all(&flight)).await {
@@ -268,10 +273,12 @@ async fn pass_on(
 
 /// Reads early data while the next hop is dialled, up to the bound, and then only watches the
 /// upstream. Completes when the upstream dies.
-async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
-    let mut chunk = [0u8; CHUNK];
+async fn read_early_data(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
+    let mut chunk = [0u8; CHUNK_BYTES];
     loop {
-        let room = MAX_HELD.saturating_sub(early.len()).min(CHUNK);
+        let room = MAX_EARLY_DATA_BYTES
+            .saturating_sub(early.len())
+            .min(CHUNK_BYTES);
         if *ended || room == 0 {
             return upstream.broken().await;
         }
@@ -287,10 +294,10 @@ async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io:
 /// Reports to the initiator that the next hop has been dialled (LH-DEPOT-2). From then on, every
 /// byte towards the initiator comes from later hops, including their statuses (LH-DEPOT-6).
 async fn answer_ok(
-    shared: &Shared,
+    shared: &DepotState,
     upstream: &mut Conn,
     onward: &Open,
-    way: Way,
+    way: ResolvedTarget,
     early: usize,
 ) -> io::Result<()> {
     // The forwarded OPEN lists this depot among those passed, so their number is its position.

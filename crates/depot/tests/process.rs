@@ -16,9 +16,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
+use longhaul_depot::{Depot, DepotConfig, ListenerConfig, Policy};
 use longhaul_proto::{
-    Hop, Open, OpenDecoder, Route, Service, SessionId, SigningKey, StatusCode, StatusDecoder,
+    Hop, Open, OpenDecoder, Route, ServiceName, SessionId, SigningKey, StatusCode, StatusDecoder,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -74,7 +74,7 @@ fn be_a_depot(key: &str, descriptors: Option<u64>) {
         format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("test.toml")).expect("policy");
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
-    config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
+    config.listen = vec![ListenerConfig::new("127.0.0.1:0".parse().expect("address"))];
     config.metrics = Some("127.0.0.1:0".parse().expect("address"));
     config.limits.sessions = 10 * SESSIONS;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -159,7 +159,7 @@ impl Other {
         let id = SessionId::from_bytes(rand::random());
         let mut open = Open::new(
             id,
-            Service::COPY,
+            ServiceName::COPY,
             route,
             destination.into(),
             Duration::from_secs(10),
@@ -167,7 +167,7 @@ impl Other {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
         open.sign(&self.key, now.as_millis() as u64).expect("sign");
         let mut bytes = BytesMut::new();
-        open.departing().encode(&mut bytes).expect("encode");
+        open.for_first_hop().encode(&mut bytes).expect("encode");
         let mut initiator = TcpStream::connect(self.address).expect("connect");
         initiator.write_all(&bytes).expect("OPEN");
         let (mut acceptor, _) = listener.accept().expect("accept");

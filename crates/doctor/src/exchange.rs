@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::fact::Text;
+use crate::fact::PrintableText;
 use crate::facts::Facts;
 use crate::gather;
 use crate::path::Skew;
@@ -31,22 +31,22 @@ const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Age at which facts are gathered again, which costs a tenth of a second of a core.
 const MAX_FACTS_AGE: Duration = Duration::from_secs(10);
 /// Number of readings of the far clock; the quickest answer counts.
-const READINGS: usize = 4;
+const CLOCK_READINGS: usize = 4;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Question {
+pub(crate) enum FactsQuestion {
     Time,
     Facts,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub(crate) enum FactsAnswer {
     /// Microseconds since 1970-01-01 UTC.
     Time(u64),
     Facts(Box<Facts>),
-    Refused(Text),
+    Refused(PrintableText),
 }
 
 /// Reasons why another machine's facts are unavailable.
@@ -54,7 +54,7 @@ pub(crate) enum Answer {
 pub enum AskError {
     /// The far machine knows the key and refuses. Ask its operator for a grant to read.
     #[error("the far machine refuses: {0}")]
-    Refused(Text),
+    Refused(PrintableText),
     /// The session broke.
     #[error("the far machine's answer did not arrive: {0}")]
     Stream(#[from] io::Error),
@@ -110,9 +110,9 @@ pub async fn ask(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> Result<(Facts, Clocks), AskError> {
     let mut best: Option<Clocks> = None;
-    for _ in 0..READINGS {
+    for _ in 0..CLOCK_READINGS {
         let asked = now();
-        let Answer::Time(far) = question(stream, &Question::Time).await? else {
+        let FactsAnswer::Time(far) = question(stream, &FactsQuestion::Time).await? else {
             return Err(AskError::NotUnderstood);
         };
         let clocks = Clocks {
@@ -124,7 +124,7 @@ pub async fn ask(
             best = Some(clocks);
         }
     }
-    let Answer::Facts(facts) = question(stream, &Question::Facts).await? else {
+    let FactsAnswer::Facts(facts) = question(stream, &FactsQuestion::Facts).await? else {
         return Err(AskError::NotUnderstood);
     };
     stream.shutdown().await?;
@@ -134,8 +134,8 @@ pub async fn ask(
 
 async fn question(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    question: &Question,
-) -> Result<Answer, AskError> {
+    question: &FactsQuestion,
+) -> Result<FactsAnswer, AskError> {
     let exchange = async {
         send(stream, question).await?;
         receive(stream).await
@@ -146,7 +146,7 @@ async fn question(
             Err(AskError::NotUnderstood)
         }
         Ok(Err(error)) => Err(error.into()),
-        Ok(Ok(Some(Answer::Refused(why)))) => Err(AskError::Refused(why)),
+        Ok(Ok(Some(FactsAnswer::Refused(why)))) => Err(AskError::Refused(why)),
         Ok(Ok(Some(answer))) => Ok(answer),
         Ok(Ok(None)) => Err(AskError::NotUnderstood),
     }
@@ -154,18 +154,18 @@ async fn question(
 
 /// Answers questions about this machine.
 #[derive(Debug, Default)]
-pub struct Server {
-    latest: Mutex<Option<Latest>>,
+pub struct FactsServer {
+    latest: Mutex<Option<CachedFacts>>,
 }
 
 #[derive(Debug)]
-struct Latest {
+struct CachedFacts {
     at: Instant,
     of: Option<IpAddr>,
     facts: Arc<Facts>,
 }
 
-impl Server {
+impl FactsServer {
     /// Answers the client at `peer` until it closes the stream. `refusal` is the reason why it gets
     /// no facts, if it gets none.
     ///
@@ -178,14 +178,17 @@ impl Server {
         refusal: Option<&str>,
     ) -> io::Result<()> {
         for _ in 0..MAX_QUESTIONS {
-            let Some(question) = timeout(MESSAGE_TIMEOUT, receive::<Question>(stream)).await??
+            let Some(question) =
+                timeout(MESSAGE_TIMEOUT, receive::<FactsQuestion>(stream)).await??
             else {
                 break;
             };
             let answer = match (question, refusal) {
-                (_, Some(why)) => Answer::Refused(Text::new(why)),
-                (Question::Time, None) => Answer::Time(now()),
-                (Question::Facts, None) => Answer::Facts(Box::new(self.facts(peer).await?)),
+                (_, Some(why)) => FactsAnswer::Refused(PrintableText::new(why)),
+                (FactsQuestion::Time, None) => FactsAnswer::Time(now()),
+                (FactsQuestion::Facts, None) => {
+                    FactsAnswer::Facts(Box::new(self.facts(peer).await?))
+                }
             };
             timeout(MESSAGE_TIMEOUT, send(stream, &answer)).await??;
         }
@@ -201,13 +204,13 @@ impl Server {
         {
             return Ok(Facts::clone(&known.facts));
         }
-        let options = gather::Options {
+        let options = gather::GatherOptions {
             host: peer,
             disk: None,
         };
         let gathered = tokio::task::spawn_blocking(move || gather::gather(&options)).await;
         let facts = Arc::new(gathered.map_err(io::Error::other)?);
-        *latest = Some(Latest {
+        *latest = Some(CachedFacts {
             at: Instant::now(),
             of: peer,
             facts: facts.clone(),
@@ -301,7 +304,7 @@ mod tests {
     fn facts_and_clocks_are_transferred() {
         let (facts, clocks) = run(async {
             let (mut near, mut far) = duplex(1 << 16);
-            let server = Server::default();
+            let server = FactsServer::default();
             let (asked, answered) =
                 tokio::join!(ask(&mut near), server.answer(&mut far, None, None));
             answered.unwrap();
@@ -318,7 +321,7 @@ mod tests {
     fn a_refused_client_receives_the_reason() {
         let error = run(async {
             let (mut near, mut far) = duplex(1 << 16);
-            let server = Server::default();
+            let server = FactsServer::default();
             let asking = async {
                 let answer = ask(&mut near).await;
                 drop(near);

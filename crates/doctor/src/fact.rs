@@ -15,13 +15,13 @@ pub enum Fact<T> {
     /// The value.
     Known(T),
     /// The reason why it could not be found out, in a few words.
-    Unknown(Text),
+    Unknown(PrintableText),
 }
 
 impl<T> Fact<T> {
     /// Creates an unknown fact with this reason.
     pub fn unknown(why: impl fmt::Display) -> Self {
-        Self::Unknown(Text::new(&why.to_string()))
+        Self::Unknown(PrintableText::new(&why.to_string()))
     }
 
     /// Returns the value, if it is known.
@@ -54,16 +54,16 @@ impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
 /// ([`longhaul_proto::text`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
-pub struct Text(String);
+pub struct PrintableText(String);
 
 /// Maximum length of a [`Text`], in bytes.
-const MAX_TEXT: usize = 200;
+const MAX_TEXT_BYTES: usize = 200;
 
-impl Text {
+impl PrintableText {
     /// Accepts any text: escapes what must not be printed, and truncates what is too long.
     pub fn new(text: &str) -> Self {
         // Trimmed again: truncation may leave white space at the end.
-        let text = printable_within(text.trim().as_bytes(), MAX_TEXT);
+        let text = printable_within(text.trim().as_bytes(), MAX_TEXT_BYTES);
         Self(text.trim_end().to_owned())
     }
 
@@ -73,13 +73,13 @@ impl Text {
     }
 }
 
-impl From<String> for Text {
+impl From<String> for PrintableText {
     fn from(text: String) -> Self {
         Self::new(&text)
     }
 }
 
-impl fmt::Display for Text {
+impl fmt::Display for PrintableText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -90,23 +90,23 @@ impl fmt::Display for Text {
 /// in a shell.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Name(String);
+pub struct CommandName(String);
 
-const NAME_MAX: usize = 32;
+const MAX_NAME_BYTES: usize = 32;
 
 /// The text is not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name that fits no command line")]
 pub struct NameError;
 
-impl Name {
+impl CommandName {
     /// Checks a name.
     ///
     /// # Errors
     /// [`NameError`] if it contains characters that a shell or a command could misinterpret.
     pub fn new(name: &str) -> Result<Self, NameError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@-".contains(&b);
-        let fits = (1..=NAME_MAX).contains(&name.len())
+        let fits = (1..=MAX_NAME_BYTES).contains(&name.len())
             && name.bytes().all(plain)
             && !name.starts_with('-');
         if fits {
@@ -122,7 +122,7 @@ impl Name {
     }
 }
 
-impl TryFrom<String> for Name {
+impl TryFrom<String> for CommandName {
     type Error = NameError;
 
     fn try_from(name: String) -> Result<Self, NameError> {
@@ -130,7 +130,7 @@ impl TryFrom<String> for Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for CommandName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn names_hold_nothing_that_a_shell_reads() {
         for good in ["eth0", "enp3s0f1.100", "br-lan", "a:b", "fq_codel", "tun@x"] {
-            assert!(Name::new(good).is_ok(), "{good}");
+            assert!(CommandName::new(good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -157,9 +157,9 @@ mod tests {
             "a'b",
             "0123456789012345678901234567890123",
         ] {
-            assert!(Name::new(bad).is_err(), "{bad}");
+            assert!(CommandName::new(bad).is_err(), "{bad}");
             assert!(
-                serde_json::from_value::<Name>(serde_json::json!(bad)).is_err(),
+                serde_json::from_value::<CommandName>(serde_json::json!(bad)).is_err(),
                 "{bad}"
             );
         }
@@ -168,10 +168,11 @@ mod tests {
     #[test]
     fn text_cannot_steer_a_terminal() {
         assert_eq!(
-            Text::new(" a\u{1b}[2Jb\nc\u{202e}d\u{200b}\u{2028}\u{2029}e ").as_str(),
+            PrintableText::new(" a\u{1b}[2Jb\nc\u{202e}d\u{200b}\u{2028}\u{2029}e ").as_str(),
             "a\\u{1b}[2Jb\\u{a}c\\u{202e}d\\u{200b}\\u{2028}\\u{2029}e"
         );
-        let long: Text = serde_json::from_value(serde_json::json!("x".repeat(9000))).unwrap();
-        assert_eq!(long.as_str().len(), MAX_TEXT);
+        let long: PrintableText =
+            serde_json::from_value(serde_json::json!("x".repeat(9000))).unwrap();
+        assert_eq!(long.as_str().len(), MAX_TEXT_BYTES);
     }
 }

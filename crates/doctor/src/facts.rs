@@ -5,34 +5,34 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Fact, Name, Text};
+use crate::fact::{CommandName, Fact, PrintableText};
 
 /// Facts about one machine that matter to bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// The kernel's release.
-    pub kernel: Fact<Text>,
+    pub kernel: Fact<PrintableText>,
     /// Settings of TCP.
-    pub tcp: Tcp,
+    pub tcp: TcpSettings,
     /// Network devices that are up, without loopback.
-    pub links: Fact<Vec<Link>>,
+    pub links: Fact<Vec<NetworkDevice>>,
     /// The route to the far host, or the default route.
-    pub route: Fact<Route>,
+    pub route: Fact<HostRoute>,
     /// Metrics of the far host that TCP has cached; `None` without any.
     pub metrics: Fact<Option<CachedMetrics>>,
     /// Processors.
-    pub cpu: Cpu,
+    pub cpu: Processors,
     /// The clock.
     pub clock: Clock,
     /// Maximum number of files that a process may have open (`RLIMIT_NOFILE`, hard limit).
     pub descriptors: Fact<u64>,
     /// A disk, if its measurement was requested.
-    pub disk: Option<Disk>,
+    pub disk: Option<DiskRates>,
 }
 
 /// Settings of TCP, each with its name under `net.ipv4.tcp_` unless noted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Tcp {
+pub struct TcpSettings {
     /// Receive buffer: minimum, default, maximum, in bytes including the kernel's bookkeeping.
     pub rmem: Fact<[u64; 3]>,
     /// Send buffer: minimum, default, maximum, in bytes including the kernel's bookkeeping.
@@ -65,22 +65,22 @@ pub struct Tcp {
     /// Path MTU discovery by TCP itself (RFC 4821): 0 never, 1 after a black hole, 2 always.
     pub mtu_probing: Fact<u64>,
     /// The congestion control in use.
-    pub congestion: Fact<Name>,
+    pub congestion: Fact<CommandName>,
     /// Congestion controls that the kernel has loaded.
-    pub available: Fact<Vec<Name>>,
+    pub available: Fact<Vec<CommandName>>,
     /// Congestion controls that an ordinary user, or a network namespace, may choose.
-    pub allowed: Fact<Vec<Name>>,
+    pub allowed: Fact<Vec<CommandName>>,
 }
 
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Link {
+pub struct NetworkDevice {
     /// Its name.
-    pub name: Name,
+    pub name: CommandName,
     /// Largest packet, in bytes.
     pub mtu: u32,
     /// Driver kind, such as `tun` or `veth`; `None` for hardware and similar devices.
-    pub kind: Option<Name>,
+    pub kind: Option<CommandName>,
     /// Rate, in Mbit/s.
     pub speed_mbps: Fact<u64>,
     /// True if it sends and receives simultaneously.
@@ -92,16 +92,16 @@ pub struct Link {
     /// Generic receive offload.
     pub gro: Fact<bool>,
     /// Queue disciplines, the root first.
-    pub queues: Fact<Vec<Queue>>,
+    pub queues: Fact<Vec<QueueDiscipline>>,
     /// Counters since it came up.
-    pub counters: Fact<Counters>,
+    pub counters: Fact<DeviceCounters>,
 }
 
 /// A queue discipline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Queue {
+pub struct QueueDiscipline {
     /// Its kind, such as `fq`.
-    pub kind: Name,
+    pub kind: CommandName,
     /// True for the root.
     pub root: bool,
     /// Packets it dropped.
@@ -112,7 +112,7 @@ pub struct Queue {
 
 /// Counters of a device (`struct rtnl_link_stats64`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Counters {
+pub struct DeviceCounters {
     /// Packets received.
     pub rx_packets: u64,
     /// Received packets that were damaged.
@@ -127,11 +127,11 @@ pub struct Counters {
 
 /// Route to a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Route {
+pub struct HostRoute {
     /// The host; `None` for the default route.
     pub to: Option<IpAddr>,
     /// The device.
-    pub device: Name,
+    pub device: CommandName,
     /// The next router; `None` if the host is on the device's own network.
     pub gateway: Option<IpAddr>,
     /// Source address.
@@ -139,7 +139,7 @@ pub struct Route {
     /// MTU set on the route, in bytes.
     pub mtu: Option<u32>,
     /// Congestion control set on the route.
-    pub congestion: Option<Name>,
+    pub congestion: Option<CommandName>,
 }
 
 /// Metrics of a host that TCP has cached (`ip tcp_metrics`).
@@ -155,13 +155,13 @@ pub struct CachedMetrics {
 
 /// Processors and their encryption rates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
+pub struct Processors {
     /// Number of processors that this process may use.
     pub cores: Fact<u64>,
     /// True if they have instructions for AES.
     pub aes: Fact<bool>,
     /// Frequency governor.
-    pub governor: Fact<Name>,
+    pub governor: Fact<CommandName>,
     /// Rates of TLS 1.3's ciphers on one core, in the order of preference of sessions.
     pub ciphers: Fact<Vec<CipherRate>>,
 }
@@ -170,7 +170,7 @@ pub struct Cpu {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CipherRate {
     /// The cipher, such as `aes-256-gcm`.
-    pub cipher: Name,
+    pub cipher: CommandName,
     /// Bytes encrypted per second, in records of 16 KiB.
     pub bytes_per_second: u64,
 }
@@ -186,9 +186,9 @@ pub struct Clock {
 
 /// A disk, measured by writing and reading one file for a short time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Disk {
+pub struct DiskRates {
     /// The directory.
-    pub directory: Text,
+    pub directory: PrintableText,
     /// Bytes written per second, including the flush to the disk.
     pub write: Fact<u64>,
     /// Bytes read per second, from the disk if `direct`, and otherwise perhaps from memory.

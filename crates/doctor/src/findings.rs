@@ -14,7 +14,7 @@ use serde::Serialize;
 pub use units::{bytes, rate, seconds};
 
 use crate::facts::Facts;
-use crate::path::Path;
+use crate::path::AssessedPath;
 
 /// A condition that limits bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,21 +22,21 @@ pub struct Finding {
     /// Identifier; `docs/doctor.md` lists all.
     pub id: &'static str,
     /// Machine that has it.
-    pub side: Side,
+    pub side: FindingSide,
     /// Significance on this path.
     pub severity: Severity,
     /// Description in one line.
     pub what: String,
     /// Cost on this path.
-    pub cost: Cost,
+    pub cost: FindingCost,
     /// Alternative commands that fix it. Empty if no command can.
-    pub mends: Vec<Mend>,
+    pub mends: Vec<Fix>,
 }
 
 /// Machine that a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Side {
+pub enum FindingSide {
     /// This machine.
     Here,
     /// The far machine.
@@ -55,7 +55,7 @@ pub enum Severity {
 
 /// Cost of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Cost {
+pub struct FindingCost {
     /// In words, with the numbers.
     pub text: String,
     /// Throughput of one stream under this condition, in bit/s, if it is a number. For a device or
@@ -64,7 +64,7 @@ pub struct Cost {
     pub limit_bps: Option<f64>,
 }
 
-impl Cost {
+impl FindingCost {
     fn words(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -73,7 +73,7 @@ impl Cost {
     }
 
     /// Cost that bounds one stream.
-    fn bound(limit_bps: f64, path: &Path) -> Self {
+    fn bound(limit_bps: f64, path: &AssessedPath) -> Self {
         Self {
             text: format!(
                 "one stream carries about {} of {} at {}",
@@ -88,7 +88,7 @@ impl Cost {
 
 /// A command that fixes a finding, for an administrator of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Mend {
+pub struct Fix {
     /// The command with immediate effect.
     pub now: String,
     /// The command that makes it permanent; `None` if that depends on the distribution.
@@ -100,7 +100,7 @@ pub struct Mend {
 /// File for permanent settings.
 pub const SYSCTL_FILE: &str = "/etc/sysctl.d/90-longhaul.conf";
 
-impl Mend {
+impl Fix {
     fn sysctl(key: &str, value: impl std::fmt::Display) -> Self {
         let value = value.to_string();
         let quoted = if value.contains(' ') {
@@ -130,44 +130,44 @@ impl Mend {
 }
 
 /// Returns the findings on a machine for this path, serious ones first.
-pub fn findings(facts: &Facts, path: &Path, side: Side) -> Vec<Finding> {
-    let mut list = List {
+pub fn findings(facts: &Facts, path: &AssessedPath, side: FindingSide) -> Vec<Finding> {
+    let mut list = FindingList {
         side,
         facts,
         path,
         found: Vec::new(),
     };
-    buffers::look(&mut list);
-    tcp::look(&mut list);
+    buffers::check(&mut list);
+    tcp::check(&mut list);
     // Measurements are examined once, for this end.
-    if side == Side::Here
+    if side == FindingSide::Here
         && let Some(measured) = &path.measured
     {
-        measured::look(&mut list, measured);
+        measured::check(&mut list, measured);
     }
-    links::look(&mut list);
-    host::look(&mut list);
+    links::check(&mut list);
+    host::check(&mut list);
     let mut found = list.found;
     found.sort_by_key(|finding| finding.severity);
     found
 }
 
 /// Facts that the checks read, and findings that they add.
-struct List<'a> {
-    side: Side,
+struct FindingList<'a> {
+    side: FindingSide,
     facts: &'a Facts,
-    path: &'a Path,
+    path: &'a AssessedPath,
     found: Vec<Finding>,
 }
 
-impl List<'_> {
+impl FindingList<'_> {
     fn add(
         &mut self,
         id: &'static str,
         severity: Severity,
         what: String,
-        cost: Cost,
-        mends: Vec<Mend>,
+        cost: FindingCost,
+        mends: Vec<Fix>,
     ) {
         self.found.push(Finding {
             id,
@@ -180,9 +180,9 @@ impl List<'_> {
     }
 
     /// Adds a bound on one stream as a serious finding if it is below the required rate.
-    fn bound(&mut self, id: &'static str, limit_bps: f64, what: String, mends: Vec<Mend>) {
+    fn bound(&mut self, id: &'static str, limit_bps: f64, what: String, mends: Vec<Fix>) {
         if limit_bps < self.path.rate_bps {
-            let cost = Cost::bound(limit_bps, self.path);
+            let cost = FindingCost::bound(limit_bps, self.path);
             self.add(id, Severity::Serious, what, cost, mends);
         }
     }

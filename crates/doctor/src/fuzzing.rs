@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
-use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_short_line, expect_ready, text_seeds};
 use longhaul_proto::text::is_printable;
 
-use crate::exchange::{Answer, Question, receive, send};
+use crate::exchange::{FactsAnswer, FactsQuestion, receive, send};
 use crate::facts::Facts;
-use crate::{Path, Side, findings, render};
+use crate::{AssessedPath, FindingSide, findings, render};
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "doctor",
     property: messages,
     seeds,
@@ -22,35 +22,35 @@ fn messages(data: &[u8]) {
     for data in [data, &framed] {
         let mut rest = data;
         // A length without a body is no message either.
-        let _ = ready(receive::<Question>(&mut rest));
+        let _ = expect_ready(receive::<FactsQuestion>(&mut rest));
         let mut rest = data;
-        while let Ok(Some(answer)) = ready(receive::<Answer>(&mut rest)) {
+        while let Ok(Some(answer)) = expect_ready(receive::<FactsAnswer>(&mut rest)) {
             answered(&answer);
         }
     }
 }
 
-fn answered(answer: &Answer) {
+fn answered(answer: &FactsAnswer) {
     match answer {
-        Answer::Time(_) => {}
-        Answer::Refused(why) => assert!(why.as_str().chars().all(is_printable)),
-        Answer::Facts(facts) => reported(facts),
+        FactsAnswer::Time(_) => {}
+        FactsAnswer::Refused(why) => assert!(why.as_str().chars().all(is_printable)),
+        FactsAnswer::Facts(facts) => reported(facts),
     }
     let mut again = Vec::new();
     // A message that was read may be longer when it is written again.
-    if ready(send(&mut again, answer)).is_ok() {
-        let read = ready(receive::<Answer>(&mut &again[..])).unwrap();
+    if expect_ready(send(&mut again, answer)).is_ok() {
+        let read = expect_ready(receive::<FactsAnswer>(&mut &again[..])).unwrap();
         assert_eq!(read.as_ref(), Some(answer));
     }
 }
 
 /// Computes and formats everything that is shown of another machine's facts.
 fn reported(facts: &Facts) {
-    let mut path = Path::table();
+    let mut path = AssessedPath::assumed();
     path.take_rate_of(facts);
     let mut page = render::path(&path) + &render::facts(facts);
-    for path in [path, Path::table()] {
-        let found = findings(facts, &path, Side::There);
+    for path in [path, AssessedPath::assumed()] {
+        let found = findings(facts, &path, FindingSide::There);
         for finding in &found {
             assert_short_line(&finding.what);
             assert_short_line(&finding.cost.text);
@@ -79,7 +79,7 @@ fn seeds() -> Vec<Seed> {
             },
         )
         .collect();
-    let mut seeds = texts(&[
+    let mut seeds = text_seeds(&[
         ("ask-time", "\"time\""),
         ("ask-facts", "\"facts\""),
         ("time", "{\"time\":1700000000000000}"),
@@ -104,6 +104,6 @@ fn seeds() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

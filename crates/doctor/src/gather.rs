@@ -17,12 +17,12 @@ use std::path::PathBuf;
 
 pub use disk::Probe as DiskProbe;
 
-use crate::fact::{Fact, Text};
+use crate::fact::{Fact, PrintableText};
 use crate::facts::Facts;
 
 /// Additional facts to collect.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct GatherOptions {
     /// The far host, whose route and cached metrics are looked up.
     pub host: Option<IpAddr>,
     /// A directory whose disk is measured. This is the only option that writes.
@@ -31,8 +31,8 @@ pub struct Options {
 
 /// Collects everything. Takes about a tenth of a second, most of it for the ciphers; a disk takes
 /// up to some seconds more.
-pub fn gather(options: &Options) -> Facts {
-    let mut connection = netlink::Connection::open(netlink::ROUTE);
+pub fn gather(options: &GatherOptions) -> Facts {
+    let mut connection = netlink::NetlinkSocket::open(netlink::ROUTE);
     let links = match &mut connection {
         Ok(connection) => Fact::from(links::read(connection)),
         Err(error) => Fact::unknown(&*error),
@@ -46,7 +46,7 @@ pub fn gather(options: &Options) -> Facts {
         Err(error) => Fact::unknown(&*error),
     };
     Facts {
-        kernel: Fact::Known(Text::new(
+        kernel: Fact::Known(PrintableText::new(
             &rustix::system::uname().release().to_string_lossy(),
         )),
         tcp: sysctl::tcp(),

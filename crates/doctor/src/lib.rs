@@ -18,8 +18,10 @@ mod path;
 pub mod probe;
 pub mod render;
 
-pub use exchange::{AskError, Clocks, Server, ask};
-pub use fact::{Fact, Name, Text};
+pub use exchange::{AskError, Clocks, FactsServer, ask};
+pub use fact::{CommandName, Fact, PrintableText};
 pub use facts::*;
-pub use findings::{Cost, Finding, Mend, Severity, Side, findings};
-pub use path::{Discovery, Measured, Negotiated, Path, PathMtu, ProbeMethod, Skew, Source};
+pub use findings::{Finding, FindingCost, FindingSide, Fix, Severity, findings};
+pub use path::{
+    AssessedPath, Discovery, Negotiated, NumberSource, PathMeasurement, PathMtu, ProbeMethod, Skew,
+};

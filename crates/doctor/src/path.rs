@@ -9,28 +9,28 @@ use quantities::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Fact, Name};
+use crate::fact::{CommandName, Fact};
 use crate::facts::Facts;
 
 /// A path between this machine and another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Path {
+pub struct AssessedPath {
     /// Required rate, in bit/s.
     pub rate_bps: f64,
     /// Source of the rate.
-    pub rate_from: Source,
+    pub rate_from: NumberSource,
     /// Round-trip time, in seconds.
     pub rtt_seconds: f64,
     /// Source of the round-trip time.
-    pub rtt_from: Source,
+    pub rtt_from: NumberSource,
     /// Measurements towards a host, if one was named.
-    pub measured: Option<Measured>,
+    pub measured: Option<PathMeasurement>,
 }
 
 /// Source of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum NumberSource {
     /// The command line.
     Given,
     /// A measurement towards the host.
@@ -46,18 +46,18 @@ pub const DEFAULT_RATE_BPS: f64 = 1e9;
 /// Round trip of such a path: 100 ms, about an ocean's crossing and back.
 pub const DEFAULT_RTT_SECONDS: f64 = 0.1;
 /// Minimum round trip, in seconds, so that nothing is divided by zero.
-const LEAST_RTT_SECONDS: f64 = 1e-6;
+const MIN_RTT_SECONDS: f64 = 1e-6;
 /// Smallest segment that a kernel sends, in bytes.
-const LEAST_MSS: u32 = 48;
+const MIN_MSS_BYTES: u32 = 48;
 
-impl Path {
+impl AssessedPath {
     /// Creates a path about which nothing is known.
-    pub const fn table() -> Self {
+    pub const fn assumed() -> Self {
         Self {
             rate_bps: DEFAULT_RATE_BPS,
-            rate_from: Source::Default,
+            rate_from: NumberSource::Default,
             rtt_seconds: DEFAULT_RTT_SECONDS,
-            rtt_from: Source::Default,
+            rtt_from: NumberSource::Default,
             measured: None,
         }
     }
@@ -73,7 +73,7 @@ impl Path {
             .and_then(|link| link.speed_mbps.known())
             .filter(|mbps| **mbps > 0)
         {
-            (self.rate_bps, self.rate_from) = (mbps as f64 * 1e6, Source::Device);
+            (self.rate_bps, self.rate_from) = (mbps as f64 * 1e6, NumberSource::Device);
         }
     }
 
@@ -83,10 +83,10 @@ impl Path {
             .measured
             .as_ref()
             .and_then(|measured| measured.negotiated.known());
-        let rtt = Time::from_seconds(self.rtt_seconds.max(LEAST_RTT_SECONDS)).0;
+        let rtt = Time::from_seconds(self.rtt_seconds.max(MIN_RTT_SECONDS)).0;
         Hop {
             mss: negotiated.map_or(ETHERNET_MSS, |negotiated| {
-                negotiated.send_mss.max(LEAST_MSS)
+                negotiated.send_mss.max(MIN_MSS_BYTES)
             }),
             ..Hop::new(rtt, Rate::nearest(self.rate_bps))
         }
@@ -95,7 +95,7 @@ impl Path {
 
 /// Measurements towards a host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
+pub struct PathMeasurement {
     /// Address at which the host was reached.
     pub address: SocketAddr,
     /// Minimum of several round trips.
@@ -118,7 +118,7 @@ pub struct Negotiated {
     /// Window scaling.
     pub window_scaling: bool,
     /// The congestion control of this end.
-    pub congestion: Option<Name>,
+    pub congestion: Option<CommandName>,
     /// Largest segment this end sends, in bytes of payload.
     pub send_mss: u32,
 }

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::fact::Fact;
-use crate::path::{Discovery, Measured, PathMtu, ProbeMethod};
+use crate::path::{Discovery, PathMeasurement, PathMtu, ProbeMethod};
 
 /// Time limit of the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 3;
 /// Size of the smallest probe, in bytes: every host accepts it (RFC 791), and a path that loses it
 /// loses everything.
-const SMALL: u32 = 576;
+const MIN_PROBE_BYTES: u32 = 576;
 /// Probes per size: a packet that is lost twice is not lost by chance.
 const MAX_PROBES_PER_SIZE: usize = 2;
 
@@ -41,7 +41,7 @@ pub struct ProbeError {
 ///
 /// # Errors
 /// [`ProbeError`] if the host neither accepts nor refuses a connection within 5 s.
-pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
+pub fn measure(address: SocketAddr) -> Result<PathMeasurement, ProbeError> {
     let first =
         tcp::dial(address, CONNECT_TIMEOUT).map_err(|source| ProbeError { address, source })?;
     let (mut rtt, mut connection) = (first.rtt, first.connection);
@@ -57,11 +57,13 @@ pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
     };
     let mtu = match connection {
         // If TCP's own segments are not conclusive, datagrams may be.
-        Some(_) => by_tcp(address, rtt).or_else(|why| by_udp(address, rtt).map_err(|_| why)),
-        None => by_udp(address, rtt),
+        Some(_) => {
+            probe_by_tcp(address, rtt).or_else(|why| probe_by_udp(address, rtt).map_err(|_| why))
+        }
+        None => probe_by_udp(address, rtt),
     };
     drop(connection);
-    Ok(Measured {
+    Ok(PathMeasurement {
         address,
         rtt,
         negotiated,
@@ -81,24 +83,31 @@ enum Fate {
     Vanished,
 }
 
-fn by_tcp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
+fn probe_by_tcp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
     let mut first_hop = 0;
-    let full = twice(|| {
-        let (size, fate) = tcp::segment(address, None, rtt)?;
+    let full = probe_twice(|| {
+        let (size, fate) = tcp::probe_segment(address, None, rtt)?;
         first_hop = size;
         Ok(fate)
     })?;
-    let mut ask = |size| twice(|| tcp::segment(address, Some(size), rtt).map(|(_, fate)| fate));
+    let mut ask =
+        |size| probe_twice(|| tcp::probe_segment(address, Some(size), rtt).map(|(_, fate)| fate));
     conclude(full, first_hop, ProbeMethod::Tcp, &mut ask)
         .ok_or_else(|| format!("{address} acknowledges nothing"))
 }
 
-fn by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
-    let socket = udp::Prober::to(address.ip(), rtt).map_err(|error| error.to_string())?;
+fn probe_by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
+    let socket = udp::Prober::open(address.ip(), rtt).map_err(|error| error.to_string())?;
     let first_hop = socket.first_hop();
-    let mut ask = |size| twice(|| socket.datagram(size).map_err(|error| error.to_string()));
+    let mut ask = |size| {
+        probe_twice(|| {
+            socket
+                .probe_datagram(size)
+                .map_err(|error| error.to_string())
+        })
+    };
     // Unless a small one is answered, silence about large ones means nothing.
-    match ask(SMALL)? {
+    match ask(MIN_PROBE_BYTES)? {
         Fate::Arrived => {}
         _ => {
             return Err(format!(
@@ -126,7 +135,7 @@ fn conclude(
         Fate::Vanished => {
             let mut arrives = |size| matches!(ask(size), Ok(Fate::Arrived));
             (
-                search::largest(SMALL, first_hop, &mut arrives)?,
+                search::largest(MIN_PROBE_BYTES, first_hop, &mut arrives)?,
                 Discovery::BlackHole,
             )
         }
@@ -139,7 +148,7 @@ fn conclude(
     })
 }
 
-fn twice(mut ask: impl FnMut() -> Result<Fate, String>) -> Result<Fate, String> {
+fn probe_twice(mut ask: impl FnMut() -> Result<Fate, String>) -> Result<Fate, String> {
     for _ in 1..MAX_PROBES_PER_SIZE {
         match ask()? {
             Fate::Vanished => {}
@@ -202,7 +211,7 @@ mod tests {
     fn a_loss_by_chance_is_no_black_hole() {
         let mut fates = [Fate::Vanished, Fate::Arrived].into_iter();
         assert_eq!(
-            twice(|| fates.next().ok_or_else(String::new)),
+            probe_twice(|| fates.next().ok_or_else(String::new)),
             Ok(Fate::Arrived)
         );
         let mut silent = |size: u32| {

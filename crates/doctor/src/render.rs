@@ -4,16 +4,16 @@ use std::fmt::{Display, Write};
 
 use crate::fact::Fact;
 use crate::facts::Facts;
-use crate::findings::{Finding, Severity, Side, bytes, rate, seconds};
-use crate::path::{Discovery, Path, Source};
+use crate::findings::{Finding, FindingSide, Severity, bytes, rate, seconds};
+use crate::path::{AssessedPath, Discovery, NumberSource};
 
 /// Formats the path that costs are calculated for, in a line or two.
-pub fn path(path: &Path) -> String {
+pub fn path(path: &AssessedPath) -> String {
     let from = |source, named: &str| match source {
-        Source::Given => "given".to_owned(),
-        Source::Measured => "measured".to_owned(),
-        Source::Device => "the rate of the device that leads there".to_owned(),
-        Source::Default => format!("assumed; give {named}"),
+        NumberSource::Given => "given".to_owned(),
+        NumberSource::Measured => "measured".to_owned(),
+        NumberSource::Device => "the rate of the device that leads there".to_owned(),
+        NumberSource::Default => format!("assumed; give {named}"),
     };
     let mut text = format!(
         "path: {} ({}) x {} ({}); {} under way fill it\n",
@@ -94,7 +94,7 @@ pub fn facts(facts: &Facts) -> String {
     for (name, fact) in flags {
         line(&mut text, name, &fact.clone().map(on));
     }
-    let joined = |names: &Fact<Vec<crate::fact::Name>>| {
+    let joined = |names: &Fact<Vec<crate::fact::CommandName>>| {
         names.clone().map(|names| {
             names
                 .iter()
@@ -169,7 +169,7 @@ pub fn facts(facts: &Facts) -> String {
     text
 }
 
-fn links_line(text: &mut String, link: &crate::facts::Link) {
+fn links_line(text: &mut String, link: &crate::facts::NetworkDevice) {
     let speed = match &link.speed_mbps {
         Fact::Known(mbps) => rate(*mbps as f64 * 1e6),
         Fact::Unknown(why) => format!("rate unknown ({why})"),
@@ -208,7 +208,7 @@ pub fn findings(found: &[Finding]) -> String {
             Severity::Serious => "COSTS",
             Severity::Advice => "may cost",
         };
-        let there = if finding.side == Side::There {
+        let there = if finding.side == FindingSide::There {
             "on the far machine: "
         } else {
             ""
@@ -252,26 +252,26 @@ const fn on(flag: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::findings::{Cost, Mend};
+    use crate::findings::{FindingCost, Fix};
 
     #[test]
     fn a_finding_shows_its_cost_and_its_commands() {
         let found = Finding {
             id: "sack-off",
-            side: Side::There,
+            side: FindingSide::There,
             severity: Severity::Serious,
             what: "tcp_sack 0".to_owned(),
-            cost: Cost {
+            cost: FindingCost {
                 text: "a cost".to_owned(),
                 limit_bps: None,
             },
             mends: vec![
-                Mend {
+                Fix {
                     now: "sysctl -w a=1".to_owned(),
                     keep: Some("echo 'a = 1' >> file".to_owned()),
                     note: None,
                 },
-                Mend {
+                Fix {
                     now: "ip route".to_owned(),
                     keep: None,
                     note: Some("for one host".to_owned()),
@@ -293,6 +293,6 @@ COSTS: on the far machine: tcp_sack 0 [sack-off]
     fn the_path_names_the_sources_of_its_numbers() {
         let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a \
             host); 11.9 MiB under way fill it\n";
-        assert_eq!(path(&Path::table()), expected);
+        assert_eq!(path(&AssessedPath::assumed()), expected);
     }
 }

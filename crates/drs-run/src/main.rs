@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_output::message;
-use longhaul_preload::launch::Unfit;
+use longhaul_preload::launch::UnsuitableProgram;
 
 /// Exit code of `drs` for its own failures, as of `env`, `nice` and `timeout`.
-const FAILED: u8 = 125;
+const EXIT_FAILURE: u8 = 125;
 
 #[derive(Parser)]
 #[command(
@@ -25,17 +25,17 @@ const FAILED: u8 = 125;
 )]
 struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: DrsCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum DrsCommand {
     /// Runs a program, and measures and right-sizes its TCP connections.
-    Run(Run),
+    Run(RunArguments),
 }
 
 #[derive(Args)]
-struct Run {
+struct RunArguments {
     /// How far right-sizing may go.
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
@@ -70,13 +70,15 @@ enum Mode {
 }
 
 fn main() -> ExitCode {
-    let What::Run(run) = Arguments::parse().what;
+    let DrsCommand::Run(run) = Arguments::parse().what;
     match run::run(run) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             message!("drs: {error:#}");
-            let code = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
-            ExitCode::from(code.unwrap_or(FAILED))
+            let code = error
+                .downcast_ref::<UnsuitableProgram>()
+                .map(UnsuitableProgram::exit_code);
+            ExitCode::from(code.unwrap_or(EXIT_FAILURE))
         }
     }
 }

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use longhaul_preload::launch::{self, Unfit};
+use longhaul_preload::launch::{self, UnsuitableProgram};
 
-use crate::{Run, summary};
+use crate::{RunArguments, summary};
 
 const STARTER: launch::Starter = launch::Starter {
     name: "drs",
@@ -20,7 +20,7 @@ const STARTER: launch::Starter = launch::Starter {
 /// # Errors
 /// The library is not found, the program cannot be preloaded ([`Unfit`]) or started, or the log
 /// cannot be written.
-pub fn run(arguments: Run) -> Result<u8> {
+pub fn run(arguments: RunArguments) -> Result<u8> {
     let mut words = arguments.program.iter();
     let name = words.next().context("name a program to run")?;
     let path = launch::find_program(name, STARTER)?;
@@ -31,7 +31,7 @@ pub fn run(arguments: Run) -> Result<u8> {
     command
         .arg0(name)
         .args(words)
-        .env("LD_PRELOAD", launch::preload(&object))
+        .env("LD_PRELOAD", launch::ld_preload(&object))
         .env("DRS_MODE", mode_word(arguments.mode));
     let (name, filters) = launch::inherited_filters();
     command.env(name, filters);
@@ -49,7 +49,7 @@ pub fn run(arguments: Run) -> Result<u8> {
         .tempfile()
         .context("cannot make a file for the summary: see TMPDIR")?;
     command.env("DRS_LOG", log.path());
-    let signals = launch::Passed::begin().context("cannot handle signals")?;
+    let signals = launch::SignalForwarder::begin().context("cannot handle signals")?;
     let child = command.spawn().map_err(|error| not_started(&path, error))?;
     let status = signals.wait(child).context("cannot wait for the program")?;
     let lines = std::fs::read(log.path())
@@ -57,7 +57,7 @@ pub fn run(arguments: Run) -> Result<u8> {
     if let Some(kept) = kept {
         append(&kept, &lines)?;
     }
-    longhaul_output::prompt(&summary::Summary::of(&lines).to_string());
+    longhaul_output::prompt(&summary::Summary::parse(&lines).to_string());
     Ok(launch::exit_code(status))
 }
 
@@ -85,6 +85,6 @@ fn append(log: &Path, bytes: &[u8]) -> Result<()> {
         .with_context(|| format!("cannot write the log {}", log.display()))
 }
 
-fn not_started(path: &Path, error: std::io::Error) -> Unfit {
-    Unfit::NotExecutable(path.into(), error)
+fn not_started(path: &Path, error: std::io::Error) -> UnsuitableProgram {
+    UnsuitableProgram::NotExecutable(path.into(), error)
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// A line of the log, with the members that are used here.
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
-enum Line {
+enum RecordLine {
     Verdict {},
     Action {
         process: u32,
@@ -24,11 +24,11 @@ enum Line {
         flow: u64,
         advice: String,
     },
-    End(End),
+    End(EndRecord),
 }
 
 #[derive(Deserialize)]
-struct End {
+struct EndRecord {
     process: u32,
     flow: u64,
     seconds: f64,
@@ -43,27 +43,27 @@ struct End {
 
 /// One connection.
 #[derive(Default)]
-struct Flow {
-    end: Option<End>,
+struct FlowSummary {
+    end: Option<EndRecord>,
     done: Vec<String>,
     advice: Vec<String>,
 }
 
 /// A run's connections.
 pub struct Summary {
-    flows: BTreeMap<(u32, u64), Flow>,
+    flows: BTreeMap<(u32, u64), FlowSummary>,
     ahead: Vec<String>,
 }
 
 impl Summary {
     /// Parses a log. Lines in another format are ignored.
-    pub fn of(log: &[u8]) -> Self {
+    pub fn parse(log: &[u8]) -> Self {
         let mut summary = Self {
             flows: BTreeMap::new(),
             ahead: Vec::new(),
         };
         for line in log.split(|byte| *byte == b'\n') {
-            let Ok(line) = serde_json::from_slice::<Line>(line) else {
+            let Ok(line) = serde_json::from_slice::<RecordLine>(line) else {
                 continue;
             };
             summary.take(line);
@@ -71,10 +71,10 @@ impl Summary {
         summary
     }
 
-    fn take(&mut self, line: Line) {
+    fn take(&mut self, line: RecordLine) {
         match line {
-            Line::Verdict {} => {}
-            Line::Action {
+            RecordLine::Verdict {} => {}
+            RecordLine::Action {
                 process,
                 flow,
                 what,
@@ -98,7 +98,7 @@ impl Summary {
                     None => self.ahead.push(text),
                 }
             }
-            Line::Advice {
+            RecordLine::Advice {
                 process,
                 flow,
                 advice,
@@ -109,7 +109,7 @@ impl Summary {
                     .advice
                     .push(advice);
             }
-            Line::End(end) => {
+            RecordLine::End(end) => {
                 let key = (end.process, end.flow);
                 self.flows.entry(key).or_default().end = Some(end);
             }
@@ -129,7 +129,7 @@ impl fmt::Display for Summary {
     }
 }
 
-impl fmt::Display for Flow {
+impl fmt::Display for FlowSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.end {
             Some(end) => {
@@ -143,7 +143,7 @@ impl fmt::Display for Flow {
                     ByteCount(end.received),
                     Time::from_seconds(end.seconds)
                 )?;
-                writeln!(f, "    limited by: {}", Limits(&end.verdicts))?;
+                writeln!(f, "    limited by: {}", LimitCounts(&end.verdicts))?;
             }
             None => writeln!(
                 f,
@@ -154,7 +154,7 @@ impl fmt::Display for Flow {
             .iter()
             .try_for_each(|done| writeln!(f, "    {done}"))?;
         if self.done.is_empty() {
-            writeln!(f, "    nothing done: {}", self.why_nothing())?;
+            writeln!(f, "    nothing done: {}", self.inaction_reason())?;
         }
         self.advice
             .iter()
@@ -162,9 +162,9 @@ impl fmt::Display for Flow {
     }
 }
 
-impl Flow {
+impl FlowSummary {
     /// Returns the reason why a connection was left as it was.
-    fn why_nothing(&self) -> &'static str {
+    fn inaction_reason(&self) -> &'static str {
         let Some(end) = &self.end else {
             return "no more is known";
         };
@@ -196,9 +196,9 @@ impl Flow {
 }
 
 /// Limits, sorted by how often they were found.
-struct Limits<'a>(&'a BTreeMap<String, u32>);
+struct LimitCounts<'a>(&'a BTreeMap<String, u32>);
 
-impl fmt::Display for Limits<'_> {
+impl fmt::Display for LimitCounts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: u32 = self.0.values().sum();
         if all == 0 {
@@ -224,7 +224,7 @@ no line of ours
 {"event":"action","at":1.0,"process":7,"flow":2,"what":"receive-buffer","asked":5,"made":10,"cause":"because"}
 {"event":"end","at":1.0,"process":7,"flow":2,"seconds":1,"sent":1,"received":1,"verdicts":{"receiving receive-window":9}}
 "#;
-        let text = Summary::of(log).to_string();
+        let text = Summary::parse(log).to_string();
         assert!(text.starts_with("drs: 2 connections\n"), "{text}");
         assert!(
             text.contains("limited by: receiving path 75%, receiving loss 25%"),
@@ -237,12 +237,12 @@ no line of ours
     #[test]
     fn missing_window_scaling_is_the_reason() {
         let log = br#"{"event":"end","process":7,"flow":1,"seconds":2,"sent":10,"received":99,"unscaled":true,"verdicts":{"receiving sender":3}}"#;
-        let text = Summary::of(log).to_string();
+        let text = Summary::parse(log).to_string();
         assert!(text.contains("net.ipv4.tcp_window_scaling"), "{text}");
     }
 
     #[test]
     fn empty_log_has_an_empty_summary() {
-        assert_eq!(Summary::of(b"").to_string(), "drs: 0 connections\n");
+        assert_eq!(Summary::parse(b"").to_string(), "drs: 0 connections\n");
     }
 }

@@ -17,18 +17,18 @@ use drs::{Estimator, SAMPLE_PERIOD, Sampler, Side, set_max_pacing_rate};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Rate of the watched flow in bytes per second: 5 Gbit/s.
-const RATE: u64 = 5_000_000_000 / 8;
+const WATCHED_BYTES_PER_SECOND: u64 = 5_000_000_000 / 8;
 const WATCHED_FOR: Duration = Duration::from_secs(5);
 /// Number of consecutive samples that are timed.
-const ROW: u32 = 100_000;
+const TIMED_SAMPLES: u32 = 100_000;
 
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Outcome<()> {
+fn main() -> BenchResult<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let sender = TcpStream::connect(listener.local_addr()?)?;
     let (receiver, _) = listener.accept()?;
-    set_max_pacing_rate(&sender, Some(RATE))?;
+    set_max_pacing_rate(&sender, Some(WATCHED_BYTES_PER_SECOND))?;
     thread::scope(|scope| {
         scope.spawn(|| {
             let chunk = vec![0; 1 << 20];
@@ -46,9 +46,9 @@ fn main() -> Outcome<()> {
     })
 }
 
-fn measure(sender: &TcpStream, receiver: &TcpStream) -> Outcome<()> {
+fn measure(sender: &TcpStream, receiver: &TcpStream) -> BenchResult<()> {
     let watched = watch(sender, receiver)?;
-    let sample_ns = row(sender)?;
+    let sample_ns = time_sample(sender)?;
     println!(
         "{{\"rate_gbps\":{:.2},\"samples_per_second\":{:.1},\
          \"cpu_percent\":{:.4},\"sample_ns\":{sample_ns:.0},\
@@ -71,7 +71,7 @@ struct Watched {
 }
 
 /// Watches both ends at the default period.
-fn watch(sender: &TcpStream, receiver: &TcpStream) -> Outcome<Watched> {
+fn watch(sender: &TcpStream, receiver: &TcpStream) -> BenchResult<Watched> {
     let sampler = Sampler::new();
     let mut ends = [
         (sender, Estimator::new(Side::Sending)),
@@ -79,7 +79,7 @@ fn watch(sender: &TcpStream, receiver: &TcpStream) -> Outcome<Watched> {
     ];
     let (mut samples, mut verdicts) = (0, 0);
     let (start, cpu) = (Instant::now(), thread_time());
-    let received = || -> Outcome<u64> {
+    let received = || -> BenchResult<u64> {
         let sample = sampler.sample(receiver, Duration::ZERO)?;
         Ok(sample.info.bytes_received.unwrap_or(0))
     };
@@ -103,13 +103,13 @@ fn watch(sender: &TcpStream, receiver: &TcpStream) -> Outcome<Watched> {
 }
 
 /// Returns the mean processor time of one sample, in nanoseconds.
-fn row(socket: &TcpStream) -> Outcome<f64> {
+fn time_sample(socket: &TcpStream) -> BenchResult<f64> {
     let sampler = Sampler::new();
     let before = thread_time();
-    for _ in 0..ROW {
+    for _ in 0..TIMED_SAMPLES {
         black_box(sampler.sample(socket, Duration::ZERO)?);
     }
-    Ok(thread_time().saturating_sub(before).as_nanos() as f64 / f64::from(ROW))
+    Ok(thread_time().saturating_sub(before).as_nanos() as f64 / f64::from(TIMED_SAMPLES))
 }
 
 fn thread_time() -> Duration {

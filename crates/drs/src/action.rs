@@ -150,12 +150,12 @@ pub struct Applied {
     /// Cause of the action.
     pub cause: Cause,
     /// Reaction of the kernel.
-    pub outcome: Outcome,
+    pub outcome: ActionOutcome,
 }
 
 /// Reaction of the kernel to an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ActionOutcome {
     /// The setting was applied. For buffers, the resulting size as the kernel accounts it.
     Set(u32),
     /// The kernel refused with this error number. The flow continues, and the action is not
@@ -197,7 +197,7 @@ pub enum Advice {
 impl Action {
     /// Returns true if a kernel that refuses one action refuses the other: both set the same
     /// option, or select the same congestion control.
-    pub(crate) fn is_like(self, other: Self) -> bool {
+    pub(crate) fn sets_same_option(self, other: Self) -> bool {
         match (self, other) {
             (Self::CongestionControl(one), Self::CongestionControl(another)) => one == another,
             _ => std::mem::discriminant(&self) == std::mem::discriminant(&other),
@@ -211,7 +211,7 @@ fn size(bytes: u32) -> ByteCount {
 }
 
 /// Converts a rate in bytes per second.
-fn rate_of(bytes_per_second: u64) -> Rate {
+fn from_bytes_per_second(bytes_per_second: u64) -> Rate {
     Rate::nearest(bytes_per_second as f64 * 8.0)
 }
 
@@ -224,7 +224,7 @@ impl fmt::Display for Action {
             Self::SendBuffer(bytes) => write!(f, "send buffer {}", size(*bytes)),
             Self::WindowClamp(bytes) => write!(f, "window at most {}", size(*bytes)),
             Self::UnsentLimit(bytes) => write!(f, "at most {} unsent", size(*bytes)),
-            Self::PacingRate(rate) => write!(f, "pace at {}", rate_of(*rate)),
+            Self::PacingRate(rate) => write!(f, "pace at {}", from_bytes_per_second(*rate)),
             Self::CongestionControl(name) => write!(f, "congestion control {}", name.as_str()),
         }
     }
@@ -289,7 +289,7 @@ impl fmt::Display for Cause {
                     ByteCount(*window)
                 )
             }
-            Self::Reserved { rate } => write!(f, "{} are reserved", rate_of(*rate)),
+            Self::Reserved { rate } => write!(f, "{} are reserved", from_bytes_per_second(*rate)),
             Self::PacedElsewhere { bps } => {
                 write!(
                     f,
@@ -342,8 +342,8 @@ impl fmt::Display for Advice {
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
-            Outcome::Set(_) => write!(f, "{}: {}", self.action, self.cause),
-            Outcome::Refused(number) => write!(
+            ActionOutcome::Set(_) => write!(f, "{}: {}", self.action, self.cause),
+            ActionOutcome::Refused(number) => write!(
                 f,
                 "{} refused (error {number}): {}",
                 self.action, self.cause

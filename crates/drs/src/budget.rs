@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Smallest share, in bytes as the kernel accounts them: a few segments must fit.
-pub const LEAST_SHARE: u64 = 8 << 10;
+pub const MIN_SHARE_BYTES: u64 = 8 << 10;
 
 /// Memory for the socket buffers of many connections. Bytes are as the kernel accounts them, as
 /// `SO_RCVBUF` reads back.
@@ -20,20 +20,20 @@ pub struct Budget {
 
 #[derive(Debug, Default)]
 struct Accounts {
-    list: Vec<Option<Account>>,
+    list: Vec<Option<BudgetAccount>>,
     /// Current even share; needs below it are met in full.
     level: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Account {
+struct BudgetAccount {
     need: u64,
     held: u64,
 }
 
 /// A connection's account in a [`Budget`]. Dropping it gives everything back.
 #[derive(Debug)]
-pub struct Claim {
+pub struct BudgetClaim {
     budget: Arc<Budget>,
     index: usize,
 }
@@ -50,7 +50,7 @@ impl Budget {
 
     /// Opens an account that holds nothing yet.
     #[must_use]
-    pub fn join(self: &Arc<Self>) -> Claim {
+    pub fn open_claim(self: &Arc<Self>) -> BudgetClaim {
         let mut accounts = self.lock();
         let free = accounts.list.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
@@ -58,11 +58,11 @@ impl Budget {
             accounts.list.len() - 1
         });
         if let Some(slot) = accounts.list.get_mut(index) {
-            *slot = Some(Account::default());
+            *slot = Some(BudgetAccount::default());
         }
         accounts.share_out(self.total);
         drop(accounts);
-        Claim {
+        BudgetClaim {
             budget: Arc::clone(self),
             index,
         }
@@ -87,11 +87,11 @@ impl Budget {
     }
 }
 
-impl Claim {
+impl BudgetClaim {
     /// Requests `need` bytes for this connection. Returns the bytes that it may hold from now on.
     /// If that is less than before, the connection still holds the difference until it calls
     /// [`holds`](Self::holds).
-    pub fn ask(&self, need: u64) -> u64 {
+    pub fn request(&self, need: u64) -> u64 {
         let mut accounts = self.budget.lock();
         let Some(Some(mut account)) = accounts.list.get(self.index).copied() else {
             return 0;
@@ -111,7 +111,7 @@ impl Claim {
 
     /// Reports the bytes that this connection holds after it shrank. More than was granted is
     /// ignored.
-    pub fn holds(&self, bytes: u64) {
+    pub fn report_held(&self, bytes: u64) {
         let mut accounts = self.budget.lock();
         if let Some(Some(account)) = accounts.list.get_mut(self.index) {
             account.held = account.held.min(bytes);
@@ -131,7 +131,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for BudgetClaim {
     fn drop(&mut self) {
         let mut accounts = self.budget.lock();
         if let Some(slot) = accounts.list.get_mut(self.index) {
@@ -142,7 +142,7 @@ impl Drop for Claim {
 }
 
 impl Accounts {
-    fn put(&mut self, index: usize, account: Account) {
+    fn put(&mut self, index: usize, account: BudgetAccount) {
         if let Some(slot) = self.list.get_mut(index) {
             *slot = Some(account);
         }
@@ -188,37 +188,37 @@ mod tests {
     use proptest::prelude::*;
 
     /// Requests every need until nothing changes; each connection gives back what it is told to.
-    fn settle(claims: &[Claim], needs: &[u64]) -> Vec<u64> {
+    fn settle(claims: &[BudgetClaim], needs: &[u64]) -> Vec<u64> {
         for _ in 0..claims.len() + 2 {
             for (claim, need) in claims.iter().zip(needs) {
-                let share = claim.ask(*need);
-                claim.holds(share);
+                let share = claim.request(*need);
+                claim.report_held(share);
             }
         }
-        claims.iter().map(Claim::held).collect()
+        claims.iter().map(BudgetClaim::held).collect()
     }
 
     #[test]
     fn small_needs_are_met_and_the_rest_is_even() {
         let budget = Budget::new(1000);
-        let claims: Vec<Claim> = (0..4).map(|_| budget.join()).collect();
+        let claims: Vec<BudgetClaim> = (0..4).map(|_| budget.open_claim()).collect();
         assert_eq!(settle(&claims, &[50, 150, 900, 5000]), [50, 150, 400, 400]);
     }
 
     #[test]
     fn closed_connection_returns_its_share() {
         let budget = Budget::new(100);
-        let first = budget.join();
-        assert_eq!(first.ask(80), 80);
-        let second = budget.join();
+        let first = budget.open_claim();
+        assert_eq!(first.request(80), 80);
+        let second = budget.open_claim();
         // The second one gets nothing of the first one's before that was given back.
-        assert_eq!(second.ask(80), 20);
-        assert_eq!(first.ask(80), 50);
+        assert_eq!(second.request(80), 20);
+        assert_eq!(first.request(80), 50);
         assert_eq!(budget.held(), 100);
-        first.holds(50);
-        assert_eq!(second.ask(80), 50);
+        first.report_held(50);
+        assert_eq!(second.request(80), 50);
         drop(first);
-        assert_eq!(second.ask(80), 80);
+        assert_eq!(second.request(80), 80);
         assert_eq!(budget.held(), 80);
     }
 
@@ -227,20 +227,20 @@ mod tests {
         fn the_total_is_never_exceeded(total in 0u64..10_000,
             moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
             let budget = Budget::new(total);
-            let mut claims: Vec<Option<Claim>> = (0..8).map(|_| None).collect();
+            let mut claims: Vec<Option<BudgetClaim>> = (0..8).map(|_| None).collect();
             for (who, need, what) in moves {
                 match (&claims[who], what) {
-                    (None, _) => claims[who] = Some(budget.join()),
+                    (None, _) => claims[who] = Some(budget.open_claim()),
                     (Some(_), 0) => claims[who] = None,
-                    (Some(claim), 1) => claim.holds(need),
+                    (Some(claim), 1) => claim.report_held(need),
                     (Some(claim), _) => {
-                        let share = claim.ask(need);
+                        let share = claim.request(need);
                         prop_assert!(share <= need);
                     }
                 }
                 prop_assert!(budget.held() <= total);
                 prop_assert_eq!(budget.held(),
-                    claims.iter().flatten().map(Claim::held).sum::<u64>());
+                    claims.iter().flatten().map(BudgetClaim::held).sum::<u64>());
             }
         }
 
@@ -248,7 +248,7 @@ mod tests {
         fn shares_are_max_min(total in 1_000u64..100_000,
             needs in prop::collection::vec(1u64..50_000, 1..20)) {
             let budget = Budget::new(total);
-            let claims: Vec<Claim> = needs.iter().map(|_| budget.join()).collect();
+            let claims: Vec<BudgetClaim> = needs.iter().map(|_| budget.open_claim()).collect();
             let shares = settle(&claims, &needs);
             let most = shares.iter().copied().max().unwrap_or(0);
             for (share, need) in shares.iter().zip(&needs) {

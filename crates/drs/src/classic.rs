@@ -6,24 +6,24 @@ use std::time::Duration;
 use crate::{
     Action, Cause, Sample, Side,
     orders::Orders,
-    receiver_rate::{Rounds, WindowTimer},
+    receiver_rate::{RoundTracker, WindowTimer},
 };
 
 #[derive(Debug, Clone)]
-pub(crate) struct Classic {
+pub(crate) struct ClassicMode {
     side: Side,
     timer: WindowTimer,
-    rounds: Rounds,
+    rounds: RoundTracker,
     /// Window for which the buffer was last sized.
     window: u64,
 }
 
-impl Classic {
+impl ClassicMode {
     pub(crate) fn new(side: Side) -> Self {
         Self {
             side,
             timer: WindowTimer::default(),
-            rounds: Rounds::default(),
+            rounds: RoundTracker::default(),
             window: 0,
         }
     }
@@ -34,7 +34,7 @@ impl Classic {
         };
         let wanted = estimate.saturating_mul(2);
         let now = self.window.max(match self.side {
-            Side::Receiving => offered(sample),
+            Side::Receiving => offered_window(sample),
             Side::Sending => u64::from(sample.buffers.send / 2),
         });
         if wanted <= now {
@@ -48,7 +48,7 @@ impl Classic {
         };
         match self.side {
             Side::Receiving => Orders::one(Action::ReceiveBuffer(bytes), cause)
-                .and(Action::WindowClamp(bytes), cause),
+                .with(Action::WindowClamp(bytes), cause),
             Side::Sending => Orders::one(Action::SendBuffer(bytes), cause),
         }
     }
@@ -57,8 +57,10 @@ impl Classic {
     fn estimate(&mut self, sample: &Sample) -> Option<(u64, Duration)> {
         match self.side {
             Side::Receiving => {
-                let read = read_by_program(sample)?;
-                let rtt = self.timer.observe(sample.at, read, offered(sample))?;
+                let read = bytes_read_by_program(sample)?;
+                let rtt = self
+                    .timer
+                    .observe(sample.at, read, offered_window(sample))?;
                 let round = self.rounds.observe(sample.at, read, rtt)?;
                 Some((round.bytes_in(rtt), rtt))
             }
@@ -69,7 +71,7 @@ impl Classic {
 
 /// Returns the window on offer: as the kernel reports it, else half the buffer, which is what the
 /// kernel offers.
-pub(crate) fn offered(sample: &Sample) -> u64 {
+pub(crate) fn offered_window(sample: &Sample) -> u64 {
     sample
         .info
         .receive_window
@@ -79,7 +81,7 @@ pub(crate) fn offered(sample: &Sample) -> u64 {
 }
 
 /// Returns the number of bytes that the program has read so far.
-pub(crate) fn read_by_program(sample: &Sample) -> Option<u64> {
+pub(crate) fn bytes_read_by_program(sample: &Sample) -> Option<u64> {
     Some(
         sample
             .info
@@ -108,7 +110,7 @@ mod tests {
             Model::new(102, RATE, 64 * KB),
             Model::new(102, RATE, 64 * KB),
         );
-        let mut classic = Classic::new(Side::Receiving);
+        let mut classic = ClassicMode::new(Side::Receiving);
         fixed.run(20_000, |_| Orders::default());
         let given = sized.run(20_000, |sample| classic.observe(sample));
         assert!(!given.is_empty());
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn it_never_shrinks() {
         let mut model = Model::new(102, RATE, 64 * KB);
-        let mut classic = Classic::new(Side::Receiving);
+        let mut classic = ClassicMode::new(Side::Receiving);
         model.run(10_000, |sample| classic.observe(sample));
         let before = model.buffer;
         model.rate /= 10;

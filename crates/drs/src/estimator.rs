@@ -38,9 +38,9 @@ pub enum Side {
 pub struct Estimator {
     side: Side,
     gathering: Option<Interval>,
-    sending: sending::Memory,
-    receiving: receiving::Memory,
-    smoothing: Smoothing,
+    sending: sending::SenderMemory,
+    receiving: receiving::ReceiverMemory,
+    smoothing: VerdictSmoothing,
 }
 
 impl Estimator {
@@ -51,9 +51,9 @@ impl Estimator {
         Self {
             side,
             gathering: None,
-            sending: sending::Memory::default(),
-            receiving: receiving::Memory::default(),
-            smoothing: Smoothing::default(),
+            sending: sending::SenderMemory::default(),
+            receiving: receiving::ReceiverMemory::default(),
+            smoothing: VerdictSmoothing::default(),
         }
     }
 
@@ -101,12 +101,12 @@ impl Estimator {
 /// Suppresses flickering verdicts: a limit that differs from the last verdict is accepted when two
 /// consecutive intervals show it. So a change is reported one interval late.
 #[derive(Debug, Clone, Copy, Default)]
-struct Smoothing {
+struct VerdictSmoothing {
     verdict: Option<Limit>,
     other: Option<Limit>,
 }
 
-impl Smoothing {
+impl VerdictSmoothing {
     fn settle(&mut self, limit: Limit) -> Limit {
         let settled = match self.verdict {
             Some(verdict) if verdict != limit && self.other != Some(limit) => verdict,

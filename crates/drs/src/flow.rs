@@ -7,10 +7,10 @@ use std::{
 };
 
 use crate::{
-    Action, Advice, Applied, Budget, Cause, Claim, Estimator, Host, Mode, Outcome, Sample,
-    SampleError, Sampler, Side, Verdict,
-    auto::{Auto, unsent_allowance},
-    classic::Classic,
+    Action, ActionOutcome, Advice, Applied, Budget, BudgetClaim, Cause, Estimator, HostLimits,
+    Mode, Sample, SampleError, Sampler, Side, Verdict,
+    auto::{AutoMode, unsent_allowance},
+    classic::ClassicMode,
     open_receive_window, options,
     orders::{MAX_ACTIONS, Orders},
     paper_plus::PaperPlus,
@@ -19,7 +19,7 @@ use crate::{
 
 /// Window that [`Flow::opening_window`] opens, in bytes: sixteen of them carry 1 Gbit/s over 250
 /// ms.
-pub const START_WINDOW: u32 = 2 << 20;
+pub const START_WINDOW_BYTES: u32 = 2 << 20;
 
 /// One connection under right-sizing. It has a fixed size; a [`step`](Self::step) allocates
 /// nothing.
@@ -46,10 +46,10 @@ pub struct Flow {
     side: Side,
     sampler: Sampler,
     estimator: Estimator,
-    auto: Auto,
+    auto: AutoMode,
     guard: SlowStartGuard,
-    sizing: Sizing,
-    claim: Option<Claim>,
+    sizing: ModeState,
+    claim: Option<BudgetClaim>,
     fitted_rate: Option<u64>,
     /// Limit on unsent bytes if the flow keeps them few from the first sample on; 0 before that
     /// sample.
@@ -63,15 +63,15 @@ pub struct Flow {
 
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // a box would allocate, and a flow is small
-enum Sizing {
+enum ModeState {
     None,
-    Classic(Classic),
+    Classic(ClassicMode),
     PaperPlus(PaperPlus),
 }
 
 /// Result of one step.
 #[derive(Debug)]
-pub struct Step<'a> {
+pub struct FlowStep<'a> {
     /// Sample that was taken.
     pub sample: Sample,
     /// Verdict, if an interval closed with this sample.
@@ -97,34 +97,34 @@ impl Flow {
     pub fn new(mode: Mode, side: Side) -> Self {
         // The other modes ask the kernel, and see what it grants.
         let host = match mode {
-            Mode::Observe | Mode::Auto => Host::read(),
-            Mode::Classic | Mode::PaperPlus => Host::default(),
+            Mode::Observe | Mode::Auto => HostLimits::read(),
+            Mode::Classic | Mode::PaperPlus => HostLimits::default(),
         };
         Self::with_host(mode, side, host)
     }
 
     /// Returns a flow with limits of the host that were read before.
     #[must_use]
-    pub fn with_host(mode: Mode, side: Side, host: Host) -> Self {
+    pub fn with_host(mode: Mode, side: Side, host: HostLimits) -> Self {
         const NOTHING: Applied = Applied {
             action: Action::UnlockReceive,
             cause: Cause::HostLimit { limit: 0 },
-            outcome: Outcome::Refused(0),
+            outcome: ActionOutcome::Refused(0),
         };
         Self {
             mode,
             side,
             sampler: Sampler::new(),
             estimator: Estimator::new(side),
-            auto: Auto::new(side, host),
+            auto: AutoMode::new(side, host),
             guard: match (mode, side) {
                 (Mode::Auto, Side::Sending) => SlowStartGuard::default(),
                 _ => SlowStartGuard::Over,
             },
             sizing: match mode {
-                Mode::Observe | Mode::Auto => Sizing::None,
-                Mode::Classic => Sizing::Classic(Classic::new(side)),
-                Mode::PaperPlus => Sizing::PaperPlus(PaperPlus::new(side)),
+                Mode::Observe | Mode::Auto => ModeState::None,
+                Mode::Classic => ModeState::Classic(ClassicMode::new(side)),
+                Mode::PaperPlus => ModeState::PaperPlus(PaperPlus::new(side)),
             },
             claim: None,
             fitted_rate: None,
@@ -140,7 +140,7 @@ impl Flow {
     /// follows the budget.
     #[must_use]
     pub fn with_budget(mut self, budget: &Arc<Budget>) -> Self {
-        self.claim = Some(budget.join());
+        self.claim = Some(budget.open_claim());
         self
     }
 
@@ -174,27 +174,27 @@ impl Flow {
     #[must_use]
     pub fn opening_window(mut self) -> Self {
         if self.mode == Mode::Auto && self.side == Side::Receiving {
-            self.receive_window = Some(START_WINDOW);
+            self.receive_window = Some(START_WINDOW_BYTES);
         }
         self
     }
 
     /// Sets the rate that the caller wants to reach, in bit/s, so that advice can name a number of
     /// streams. Without it, the advice is to double them.
-    pub fn aim(&mut self, bps: Option<u64>) {
+    pub fn set_goal(&mut self, bps: Option<u64>) {
         self.auto.aim_bps = bps;
     }
 
     /// Sets the rate that the caller has reserved, in bytes per second. [`Mode::Auto`] paces the
     /// sender to it, so that no burst meets the reservation's policer.
-    pub fn reserve(&mut self, rate: Option<u64>) {
+    pub fn set_reservation(&mut self, rate: Option<u64>) {
         self.auto.reserved = rate;
     }
 
     /// Sets the rate to which the caller limits the flow because the path carries no more, in bytes
     /// per second ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). At that rate the
     /// limit counts as the path, not as pacing.
-    pub const fn fitted(&mut self, rate: Option<u64>) {
+    pub const fn set_fitted_rate(&mut self, rate: Option<u64>) {
         self.fitted_rate = rate;
     }
 
@@ -222,7 +222,7 @@ impl Flow {
     ///
     /// # Errors
     /// [`FlowError`] if there is no sample; the socket is unchanged then.
-    pub fn step(&mut self, socket: impl AsFd, now: Duration) -> Result<Step<'_>, FlowError> {
+    pub fn step(&mut self, socket: impl AsFd, now: Duration) -> Result<FlowStep<'_>, FlowError> {
         let socket = socket.as_fd();
         if let Some(window) = self.receive_window.take() {
             // If the kernel refuses, autotuning begins as usual.
@@ -233,17 +233,20 @@ impl Flow {
         let verdict = self.estimator.observe(&sample);
         self.latest = verdict.or(self.latest);
         let in_flight = verdict.map_or(0, |verdict| verdict.evidence.in_flight);
-        if let Some(limit) = self.unsent_limit.and_then(|limit| wider(limit, in_flight)) {
+        if let Some(limit) = self
+            .unsent_limit
+            .and_then(|limit| wider_unsent_limit(limit, in_flight))
+        {
             self.unsent_limit = Some(limit);
             // If the kernel refuses, the program may write ahead as usual.
             let _ = options::apply(socket, Action::UnsentLimit(limit));
         }
         let orders = (self.guard.observe(&sample).iter()).fold(
             self.decide(&sample, verdict.as_ref()),
-            |orders, (action, cause)| orders.and(action, cause),
+            |orders, (action, cause)| orders.with(action, cause),
         );
         let count = self.carry_out(socket, &orders);
-        Ok(Step {
+        Ok(FlowStep {
             sample,
             verdict,
             actions: self.applied.get(..count).unwrap_or_default(),
@@ -253,15 +256,15 @@ impl Flow {
 
     fn decide(&mut self, sample: &Sample, verdict: Option<&Verdict>) -> Orders {
         match (&mut self.sizing, verdict) {
-            (Sizing::Classic(classic), _) => classic.observe(sample),
-            (Sizing::PaperPlus(sizing), _) => {
+            (ModeState::Classic(classic), _) => classic.observe(sample),
+            (ModeState::PaperPlus(sizing), _) => {
                 let claim = self.claim.as_ref();
                 // A window takes twice its size in the kernel's accounts.
                 sizing.observe(sample, |window| {
-                    claim.map_or(window, |claim| claim.ask(window.saturating_mul(2)) / 2)
+                    claim.map_or(window, |claim| claim.request(window.saturating_mul(2)) / 2)
                 })
             }
-            (Sizing::None, Some(verdict)) => {
+            (ModeState::None, Some(verdict)) => {
                 let orders = self.auto.decide(sample, verdict);
                 if self.mode == Mode::Auto {
                     orders
@@ -269,7 +272,7 @@ impl Flow {
                     orders.advice_only()
                 }
             }
-            (Sizing::None, None) => Orders::default(),
+            (ModeState::None, None) => Orders::default(),
         }
     }
 
@@ -281,22 +284,22 @@ impl Flow {
                 .refused
                 .iter()
                 .flatten()
-                .any(|refused| refused.is_like(action))
+                .any(|refused| refused.sets_same_option(action))
             {
                 continue;
             }
             let outcome = options::apply(socket, action);
             match outcome {
-                Outcome::Refused(_) => {
+                ActionOutcome::Refused(_) => {
                     if let Some(free) = self.refused.iter_mut().find(|slot| slot.is_none()) {
                         *free = Some(action);
                     }
                 }
-                Outcome::Set(made) => {
+                ActionOutcome::Set(made) => {
                     if let (Some(claim), Action::ReceiveBuffer(_) | Action::SendBuffer(_)) =
                         (&self.claim, action)
                     {
-                        claim.holds(made.into());
+                        claim.report_held(made.into());
                     }
                 }
             }
@@ -315,7 +318,7 @@ impl Flow {
 
 /// Returns a new limit on unsent bytes if the current one is small for what is in flight, or
 /// missing.
-fn wider(limit: u32, in_flight: u64) -> Option<u32> {
+fn wider_unsent_limit(limit: u32, in_flight: u64) -> Option<u32> {
     let allowance = unsent_allowance(in_flight);
     (allowance >= limit.saturating_mul(2)).then_some(allowance)
 }
@@ -357,7 +360,7 @@ mod tests {
         let unknown = Action::CongestionControl(CongestionName::from_kernel(b"no-such"));
         let orders = Orders::one(unknown, Cause::Reserved { rate: 1 });
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 1);
-        assert!(matches!(flow.applied[0].outcome, Outcome::Refused(_)));
+        assert!(matches!(flow.applied[0].outcome, ActionOutcome::Refused(_)));
         assert_eq!(flow.carry_out(sender.as_fd(), &orders), 0);
     }
 
@@ -378,9 +381,9 @@ mod tests {
             );
             assert_eq!(flow.unsent_limit, limit);
         }
-        assert_eq!(wider(0, 0), Some(256 << 10));
-        assert_eq!(wider(256 << 10, 1_000_000), None);
-        assert_eq!(wider(256 << 10, 2_000_000), Some(1_000_000));
+        assert_eq!(wider_unsent_limit(0, 0), Some(256 << 10));
+        assert_eq!(wider_unsent_limit(256 << 10, 1_000_000), None);
+        assert_eq!(wider_unsent_limit(256 << 10, 2_000_000), Some(1_000_000));
     }
 
     #[test]

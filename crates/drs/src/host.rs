@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 /// Limits of the host, or of its network namespace for those that the kernel keeps by namespace.
 /// Buffers are in bytes as the kernel accounts them, so explicit limits are already doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Host {
+pub struct HostLimits {
     /// Maximum of receive-buffer autotuning: the third value of `tcp_rmem` (by namespace).
     pub receive_autotune: u32,
     /// Largest receive buffer that a program may set: twice `rmem_max` (of the whole host).
@@ -25,7 +25,7 @@ pub struct Host {
 }
 
 /// Limits of an untuned Linux, used for values that cannot be read.
-impl Default for Host {
+impl Default for HostLimits {
     fn default() -> Self {
         Self {
             receive_autotune: 6 << 20,
@@ -39,7 +39,7 @@ impl Default for Host {
     }
 }
 
-impl Host {
+impl HostLimits {
     /// Reads the limits in the network namespace of the calling thread. A limit that cannot be read
     /// is assumed to be that of an untuned Linux: at worst an action asks for less than it could
     /// get. It allocates nothing and calls no function of the C library. So it may be used in a
@@ -49,7 +49,7 @@ impl Host {
         Self::from_files(file)
     }
 
-    fn from_files(read: impl Fn(&CStr) -> Option<Text>) -> Self {
+    fn from_files(read: impl Fn(&CStr) -> Option<ShortFile>) -> Self {
         let otherwise = Self::default();
         let third = |name| read(name)?.words().nth(2)?.parse().ok();
         let number = |name| read(name)?.words().next()?.parse::<u32>().ok();
@@ -71,12 +71,12 @@ impl Host {
 }
 
 /// Content of a short file; longer content is cut.
-struct Text {
+struct ShortFile {
     room: [u8; 256],
     used: usize,
 }
 
-impl Text {
+impl ShortFile {
     fn words(&self) -> impl Iterator<Item = &str> {
         let text = self.room.get(..self.used).unwrap_or_default();
         std::str::from_utf8(text)
@@ -85,21 +85,21 @@ impl Text {
     }
 }
 
-fn file(path: &CStr) -> Option<Text> {
+fn file(path: &CStr) -> Option<ShortFile> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut room = [0; 256];
     let used = rustix::io::read(&file, &mut room).ok()?;
-    Some(Text { room, used })
+    Some(ShortFile { room, used })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(words: &str) -> Text {
+    fn text(words: &str) -> ShortFile {
         let mut room = [0; 256];
         room[..words.len()].copy_from_slice(words.as_bytes());
-        Text {
+        ShortFile {
             room,
             used: words.len(),
         }
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn limits_are_read_and_explicit_ones_doubled() {
-        let host = Host::from_files(|name| {
+        let host = HostLimits::from_files(|name| {
             let name = name
                 .to_str()
                 .unwrap()
@@ -124,7 +124,7 @@ mod tests {
                 _ => return None,
             }))
         });
-        let expected = Host {
+        let expected = HostLimits {
             receive_autotune: 6_291_456,
             receive_explicit: 8_388_608,
             send_autotune: 4_194_304,
@@ -138,15 +138,15 @@ mod tests {
 
     #[test]
     fn unreadable_limits_are_those_of_untuned_linux() {
-        assert_eq!(Host::from_files(|_| None), Host::default());
+        assert_eq!(HostLimits::from_files(|_| None), HostLimits::default());
         assert_eq!(
-            Host::from_files(|_| Some(text("nonsense"))).receive_autotune,
+            HostLimits::from_files(|_| Some(text("nonsense"))).receive_autotune,
             6 << 20
         );
     }
 
     #[test]
     fn this_host_has_limits() {
-        assert!(Host::read().receive_autotune > 0);
+        assert!(HostLimits::read().receive_autotune > 0);
     }
 }

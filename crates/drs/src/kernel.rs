@@ -57,7 +57,7 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -
 }
 
 /// Returns the length of one of a socket's queues, in bytes. `request` is one of the three above.
-pub fn queue(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
+pub fn queue_bytes(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: each of the three requests writes one `int` to its argument, which points to `bytes`
     // and outlives the call.

@@ -48,21 +48,21 @@ mod tcp_info;
 mod trace;
 mod verdict;
 
-pub use action::{Action, Advice, Applied, Cause, Outcome};
-pub use budget::{Budget, Claim, LEAST_SHARE};
+pub use action::{Action, ActionOutcome, Advice, Applied, Cause};
+pub use budget::{Budget, BudgetClaim, MIN_SHARE_BYTES};
 pub use estimator::{Estimator, Side};
-pub use flow::{Flow, FlowError, START_WINDOW, Step};
-pub use host::Host;
+pub use flow::{Flow, FlowError, FlowStep, START_WINDOW_BYTES};
+pub use host::HostLimits;
 pub use mode::{Mode, UnknownMode};
-pub use options::{Locks, apply};
+pub use options::{BufferLocks, apply};
 pub use rate_fit::{FitSample, FitState, PacingLimit, RateFit, Siblings};
 pub use rate_fitter::{FlowGuard, RateFitError, RateFitter};
-pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
+pub use sample::{Bbr, CongestionName, CongestionState, Sample, SocketBuffers, SocketQueues};
 pub use sampler::{
     SAMPLE_PERIOD, SampleError, Sampler, open_receive_window, set_max_pacing_rate,
     set_receive_low_water_mark,
 };
-pub use tally::Tally;
+pub use tally::LimitTally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};
 #[cfg(feature = "trace")]
 pub use trace::{TraceWriter, read_trace};

@@ -25,7 +25,7 @@ impl Mode {
 
     /// Returns its short stable name, for options, JSON and tables.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Observe => "observe",
             Self::Auto => "auto",
@@ -37,7 +37,7 @@ impl Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -47,7 +47,7 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
         Self::ALL
             .into_iter()
-            .find(|mode| mode.word() == text)
+            .find(|mode| mode.as_str() == text)
             .ok_or(UnknownMode)
     }
 }

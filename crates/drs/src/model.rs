@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::{Action, Buffers, Congestion, Queues, Sample, TcpInfo, orders::Orders};
+use crate::{
+    Action, CongestionState, Sample, SocketBuffers, SocketQueues, TcpInfo, orders::Orders,
+};
 
 pub(crate) const MSS: u64 = 1000;
 const TICK: Duration = Duration::from_millis(1);
@@ -132,12 +134,12 @@ impl Model {
                 },
                 ..TcpInfo::default()
             },
-            queues: Queues::default(),
-            buffers: Buffers {
+            queues: SocketQueues::default(),
+            buffers: SocketBuffers {
                 receive: (self.buffer * 2) as u32,
-                ..Buffers::default()
+                ..SocketBuffers::default()
             },
-            congestion: Congestion::default(),
+            congestion: CongestionState::default(),
         }
     }
 

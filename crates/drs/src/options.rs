@@ -5,11 +5,11 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use crate::{Action, Buffers, Outcome, kernel, set_max_pacing_rate};
+use crate::{Action, ActionOutcome, SocketBuffers, kernel, set_max_pacing_rate};
 
 /// Buffers that the program set itself, so that the kernel does not autotune them (`SO_BUF_LOCK`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Locks {
+pub struct BufferLocks {
     /// If true, the send buffer is locked.
     pub send: bool,
     /// If true, the receive buffer is locked.
@@ -19,7 +19,7 @@ pub struct Locks {
 const SEND_LOCK: u32 = 1; // SOCK_SNDBUF_LOCK
 const RECEIVE_LOCK: u32 = 2; // SOCK_RCVBUF_LOCK
 
-impl Locks {
+impl BufferLocks {
     /// Reads the locks of any socket, even before it is connected. Returns `None` if the kernel has
     /// no `SO_BUF_LOCK` (before 5.15).
     pub fn read(socket: impl AsFd) -> Option<Self> {
@@ -31,7 +31,7 @@ impl Locks {
     }
 
     /// Returns the locks in a sample, or `None` if the kernel did not report them.
-    pub(crate) fn of(buffers: &Buffers) -> Option<Self> {
+    pub(crate) fn from_buffers(buffers: &SocketBuffers) -> Option<Self> {
         Some(Self {
             send: buffers.send_locked?,
             receive: buffers.receive_locked?,
@@ -46,7 +46,7 @@ impl Locks {
 
 /// Applies an action to a socket, and returns the kernel's reaction. [`Flow`](crate::Flow) does
 /// this by itself. It is also for programs that size their own buffers.
-pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
+pub fn apply(socket: impl AsFd, action: Action) -> ActionOutcome {
     let socket = socket.as_fd();
     let made = match action {
         Action::UnlockReceive => unlock(socket, |locks| locks.receive = false),
@@ -70,14 +70,14 @@ pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
         }
     };
     made.map_or_else(
-        |error| Outcome::Refused(error.raw_os_error().unwrap_or(0)),
-        Outcome::Set,
+        |error| ActionOutcome::Refused(error.raw_os_error().unwrap_or(0)),
+        ActionOutcome::Set,
     )
 }
 
-fn unlock(socket: BorrowedFd<'_>, change: impl FnOnce(&mut Locks)) -> io::Result<u32> {
+fn unlock(socket: BorrowedFd<'_>, change: impl FnOnce(&mut BufferLocks)) -> io::Result<u32> {
     let mut locks =
-        Locks::read(socket).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOPROTOOPT))?;
+        BufferLocks::read(socket).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOPROTOOPT))?;
     change(&mut locks);
     locks.write(socket).map(|()| 0)
 }
@@ -120,28 +120,28 @@ mod tests {
         let (sender, receiver) = pair();
         assert_eq!(
             apply(&receiver, Action::ReceiveBuffer(40_000)),
-            Outcome::Set(80_000)
+            ActionOutcome::Set(80_000)
         );
         assert_eq!(
             apply(&sender, Action::SendBuffer(40_000)),
-            Outcome::Set(80_000)
+            ActionOutcome::Set(80_000)
         );
         assert_eq!(
             apply(&receiver, Action::WindowClamp(30_000)),
-            Outcome::Set(30_000)
+            ActionOutcome::Set(30_000)
         );
         assert_eq!(
             apply(&sender, Action::UnsentLimit(70_000)),
-            Outcome::Set(70_000)
+            ActionOutcome::Set(70_000)
         );
         assert_eq!(
             apply(&sender, Action::PacingRate(1_000_000)),
-            Outcome::Set(1_000_000)
+            ActionOutcome::Set(1_000_000)
         );
         let reno = CongestionName::from_kernel(b"reno");
         assert_eq!(
             apply(&sender, Action::CongestionControl(reno)),
-            Outcome::Set(0)
+            ActionOutcome::Set(0)
         );
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let unknown = CongestionName::from_kernel(b"no-such");
         assert_eq!(
             apply(&sender, Action::CongestionControl(unknown)),
-            Outcome::Refused(libc::ENOENT)
+            ActionOutcome::Refused(libc::ENOENT)
         );
     }
 
@@ -159,7 +159,7 @@ mod tests {
     fn an_unlocked_buffer_grows_again() {
         let (mut sender, mut receiver) = pair();
         apply(&receiver, Action::ReceiveBuffer(16 << 10));
-        let Some(locks) = Locks::read(receiver.as_fd()) else {
+        let Some(locks) = BufferLocks::read(receiver.as_fd()) else {
             eprintln!("left out: this kernel has no SO_BUF_LOCK");
             return;
         };
@@ -195,7 +195,7 @@ mod tests {
             true
         }));
         assert!(read_until(&mut |socket| {
-            assert!(!Locks::read(socket.as_fd()).unwrap().receive);
+            assert!(!BufferLocks::read(socket.as_fd()).unwrap().receive);
             buffer(socket) > 512 << 10
         }));
         drop(receiver);

@@ -14,7 +14,7 @@ pub(crate) struct Orders {
 
 impl Orders {
     pub(crate) fn one(action: Action, cause: Cause) -> Self {
-        Self::default().and(action, cause)
+        Self::default().with(action, cause)
     }
 
     /// Returns the advice without the actions.
@@ -31,7 +31,7 @@ impl Orders {
 
     /// Adds an action. One that does not fit is left for the next decision.
     #[must_use]
-    pub(crate) fn and(mut self, action: Action, cause: Cause) -> Self {
+    pub(crate) fn with(mut self, action: Action, cause: Cause) -> Self {
         if let Some(free) = self.list.iter_mut().find(|slot| slot.is_none()) {
             *free = Some((action, cause));
         }

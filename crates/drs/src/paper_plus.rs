@@ -17,25 +17,25 @@ use std::time::Duration;
 
 use crate::{
     Action, Cause, Sample, Side,
-    classic::{congestion_window, offered, read_by_program},
+    classic::{bytes_read_by_program, congestion_window, offered_window},
     orders::Orders,
-    receiver_rate::{Rounds, WindowTimer},
+    receiver_rate::{RoundTracker, WindowTimer},
 };
 
 /// Minimum window in slow start, in bytes. Up to here slow start is not slowed down.
-const LEAST_STARTING: u64 = 64 << 10;
+const MIN_SLOW_START_WINDOW: u64 = 64 << 10;
 /// Minimum window after slow start, in bytes, so that the segments that reveal a loss always fit.
-const LEAST_SETTLED: u64 = 16 << 10;
+const MIN_SETTLED_WINDOW: u64 = 16 << 10;
 /// Minimum window at any time, in segments. Into a window below one segment, a sender puts data
 /// only when its persist timer expires (RFC 9293, section 3.8.6.2).
-const LEAST_SEGMENTS: u64 = 4;
+const MIN_WINDOW_SEGMENTS: u64 = 4;
 /// Rounds without growth that end slow start.
-const FLAT_ROUNDS: u32 = 3;
+const MAX_FLAT_ROUNDS: u32 = 3;
 /// Number of rounds of which the largest is the need, so that a loss or a pause does not shrink it.
-const MEMORY: usize = 8;
+const MAX_RECENT_ROUNDS: usize = 8;
 /// Rounds with a longer round trip before a change of the path is considered. By then the window
 /// has been cut to what the old round trip needs.
-const LONGER_ROUNDS: u32 = 8;
+const MIN_LONGER_ROUNDS: u32 = 8;
 /// Half the time after which the least round trip is forgotten.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
 
@@ -43,9 +43,9 @@ const RTT_MEMORY: Duration = Duration::from_secs(10);
 pub(crate) struct PaperPlus {
     side: Side,
     timer: WindowTimer,
-    rounds: Rounds,
-    base_rtt: LeastRtt,
-    recent: Recent,
+    rounds: RoundTracker,
+    base_rtt: MinRtt,
+    recent: RecentRounds,
     slow_start: Option<SlowStart>,
     /// Window for which the buffer was last sized; zero before the first time.
     window: u64,
@@ -65,9 +65,9 @@ impl PaperPlus {
         Self {
             side,
             timer: WindowTimer::default(),
-            rounds: Rounds::default(),
-            base_rtt: LeastRtt::default(),
-            recent: Recent::default(),
+            rounds: RoundTracker::default(),
+            base_rtt: MinRtt::default(),
+            recent: RecentRounds::default(),
             slow_start: Some(SlowStart::default()),
             window: 0,
             pending: None,
@@ -86,27 +86,30 @@ impl PaperPlus {
         };
         self.recent.push(per_round);
         self.watch_slow_start(sample, per_round);
-        let need = self.recent.most();
-        let segments = LEAST_SEGMENTS * u64::from(sample.info.path_mtu);
+        let need = self.recent.max();
+        let segments = MIN_WINDOW_SEGMENTS * u64::from(sample.info.path_mtu);
         let wanted = match self.slow_start {
-            Some(_) => need.saturating_mul(2).max(self.window).max(LEAST_STARTING),
-            None => need.saturating_add(need / 4).max(LEAST_SETTLED),
+            Some(_) => need
+                .saturating_mul(2)
+                .max(self.window)
+                .max(MIN_SLOW_START_WINDOW),
+            None => need.saturating_add(need / 4).max(MIN_SETTLED_WINDOW),
         }
         .max(segments);
-        let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
+        let granted = share(wanted).max(crate::budget::MIN_SHARE_BYTES / 2);
         self.resize(sample, wanted.min(granted), per_round, granted < wanted)
     }
 
     /// Returns the bytes that arrived in one round trip. Returns `None` within a round, and if the
     /// program's reading was the limit.
     fn received_per_round(&mut self, sample: &Sample) -> Option<u64> {
-        let read = read_by_program(sample)?;
-        let timed = self.timer.observe(sample.at, read, offered(sample));
+        let read = bytes_read_by_program(sample)?;
+        let timed = self.timer.observe(sample.at, read, offered_window(sample));
         let kernels = Some(sample.info.receive_rtt).filter(|rtt| !rtt.is_zero());
         let rtt = kernels.or(timed)?;
         let round = self.rounds.observe(sample.at, read, rtt)?;
         let base = self.base_rtt.observe(sample.at, rtt);
-        let program_is_slow = u64::from(sample.queues.unread) > offered(sample) / 2;
+        let program_is_slow = u64::from(sample.queues.unread) > offered_window(sample) / 2;
         (!program_is_slow && round.bytes > 0).then(|| round.bytes_in(base))
     }
 
@@ -132,7 +135,7 @@ impl PaperPlus {
             // The sender knows when slow start has ended.
             if sample.info.slow_start_threshold.is_some() {
                 self.slow_start = None;
-                self.recent = Recent::of(per_round);
+                self.recent = RecentRounds::starting_with(per_round);
             }
             return;
         }
@@ -144,9 +147,9 @@ impl PaperPlus {
         } else {
             state.flat += 1;
         }
-        if state.flat >= FLAT_ROUNDS {
+        if state.flat >= MAX_FLAT_ROUNDS {
             self.slow_start = None;
-            self.recent = Recent::of(per_round);
+            self.recent = RecentRounds::starting_with(per_round);
         }
     }
 
@@ -178,10 +181,10 @@ impl PaperPlus {
             Side::Receiving if grows => {
                 self.pending = None;
                 Orders::one(Action::ReceiveBuffer(bytes), cause)
-                    .and(Action::WindowClamp(bytes), cause)
+                    .with(Action::WindowClamp(bytes), cause)
             }
             Side::Receiving => {
-                self.pending = Some((target, offered(sample)));
+                self.pending = Some((target, offered_window(sample)));
                 Orders::one(Action::WindowClamp(bytes), cause)
             }
         }
@@ -215,19 +218,19 @@ impl PaperPlus {
         }
         self.pending = None;
         Orders::one(Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { window })
-            .and(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
+            .with(Action::WindowClamp(bytes), Cause::OfferUsedUp { window })
     }
 }
 
 /// Largest of the last rounds.
 #[derive(Debug, Clone, Default)]
-struct Recent {
-    bytes: [u64; MEMORY],
+struct RecentRounds {
+    bytes: [u64; MAX_RECENT_ROUNDS],
     next: usize,
 }
 
-impl Recent {
-    fn of(bytes: u64) -> Self {
+impl RecentRounds {
+    fn starting_with(bytes: u64) -> Self {
         let mut recent = Self::default();
         recent.push(bytes);
         recent
@@ -237,10 +240,10 @@ impl Recent {
         if let Some(slot) = self.bytes.get_mut(self.next) {
             *slot = bytes;
         }
-        self.next = (self.next + 1) % MEMORY;
+        self.next = (self.next + 1) % MAX_RECENT_ROUNDS;
     }
 
-    fn most(&self) -> u64 {
+    fn max(&self) -> u64 {
         self.bytes.iter().copied().max().unwrap_or(0)
     }
 }
@@ -248,7 +251,7 @@ impl Recent {
 /// Least round trip of the last 10 to 20 seconds; forgotten sooner if the path proves to have
 /// become longer.
 #[derive(Debug, Clone, Default)]
-struct LeastRtt {
+struct MinRtt {
     before: Option<Duration>,
     current: Option<Duration>,
     since: Duration,
@@ -259,7 +262,7 @@ struct LeastRtt {
     tried: Option<Duration>,
 }
 
-impl LeastRtt {
+impl MinRtt {
     fn now(&self) -> Duration {
         [self.before, self.current]
             .into_iter()
@@ -279,7 +282,7 @@ impl LeastRtt {
         }
         self.longer += 1;
         self.least_longer = Some(self.least_longer.map_or(rtt, |least| least.min(rtt)));
-        if self.longer < LONGER_ROUNDS {
+        if self.longer < MIN_LONGER_ROUNDS {
             return self.now();
         }
         // A slower path and a longer one look the same: as much is in flight, and it takes longer.
@@ -390,7 +393,7 @@ mod tests {
         let mut window = 0;
         let mut shrunk = 0;
         model.run(30_000, |sample| {
-            window = offered(sample);
+            window = offered_window(sample);
             let orders = plus.observe(sample, |window| window);
             for (action, cause) in orders.iter() {
                 if let (Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { .. }) = (action, cause) {

@@ -32,9 +32,9 @@ mod tests;
 
 use std::time::Duration;
 
-use ack_train::{AckTrains, Progress};
-use fitted::{Fitted, Verdict};
-use round::Round;
+use ack_train::{AckTrains, DeliveryProgress};
+use fitted::{FitVerdict, FittedRate};
+use round::FitRound;
 use rtt_floor::RttFloor;
 pub use sample::FitSample;
 pub use siblings::Siblings;
@@ -88,7 +88,7 @@ pub struct RateFit {
     applied: PacingLimit,
     phase: Phase,
     last: Option<FitSample>,
-    round: Round,
+    round: FitRound,
     rtt_floor: RttFloor,
     trains: AckTrains,
     /// If true, siblings were already fitted when this flow first had data; `None` before that.
@@ -98,7 +98,7 @@ pub struct RateFit {
 #[derive(Debug, Clone)]
 enum Phase {
     Searching,
-    Fitted(Box<Fitted>),
+    Fitted(Box<FittedRate>),
     Released,
 }
 
@@ -112,7 +112,7 @@ impl RateFit {
             applied: PacingLimit::Unlimited,
             phase: Phase::Searching,
             last: None,
-            round: Round::default(),
+            round: FitRound::default(),
             rtt_floor: RttFloor::default(),
             trains: AckTrains::default(),
             is_newcomer: None,
@@ -176,13 +176,13 @@ impl RateFit {
             Phase::Searching => {
                 if let Some(fitted) = self.first_fit(sample, last, siblings) {
                     self.phase = Phase::Fitted(Box::new(fitted));
-                    self.round = Round::begin(sample);
+                    self.round = FitRound::begin(sample);
                 }
             }
             Phase::Fitted(fitted) => {
                 let verdict =
                     fitted.observe(sample, &mut self.round, &mut self.rtt_floor, siblings);
-                if verdict == Verdict::QueueOfOthers {
+                if verdict == FitVerdict::QueueOfOthers {
                     self.phase = Phase::Released;
                 }
             }
@@ -195,18 +195,18 @@ impl RateFit {
         sample: &FitSample,
         last: Option<&FitSample>,
         siblings: &Siblings,
-    ) -> Option<Fitted> {
+    ) -> Option<FittedRate> {
         let full_round = self.round.is_full(sample, 1);
         if !sample.app_limited && self.is_newcomer.is_none() {
             self.is_newcomer = Some(siblings.make_room());
             if siblings.make_room() {
-                return Some(Fitted::beside(siblings.share_of_newcomer()));
+                return Some(FittedRate::next_to_siblings(siblings.share_of_newcomer()));
             }
         }
-        let progress = Progress::of(sample, siblings);
+        let progress = DeliveryProgress::from_sample(sample, siblings);
         let slope = self.trains.observe(&progress, last.is_some());
         if let Some(slope) = slope {
-            return Some(Fitted::from_ack_train(slope, siblings));
+            return Some(FittedRate::from_ack_train(slope, siblings));
         }
         if !full_round {
             return None;
@@ -215,8 +215,8 @@ impl RateFit {
         let full = self.round.has_standing_queue(&self.rtt_floor, sample)
             && !self.round.is_delivering_more(sample)
             && !self.round.is_held(sample);
-        self.round = Round::begin(sample);
-        full.then(|| Fitted::from_queue(sample))
+        self.round = FitRound::begin(sample);
+        full.then(|| FittedRate::from_queue(sample))
     }
 
     fn change(&mut self) -> Option<PacingLimit> {

@@ -24,13 +24,13 @@ const MAX_PROCESSOR_SHARE: f64 = 0.05;
 
 /// Fits flows while their guards live. Clones fit together, and share one thread.
 #[derive(Debug, Clone, Default)]
-pub struct RateFitter(Arc<Shared>);
+pub struct RateFitter(Arc<SharedFlows>);
 
 /// One flow of a [`RateFitter`]. Dropping it releases the flow at once: the socket gets its former
 /// limit back.
 #[derive(Debug)]
 pub struct FlowGuard {
-    shared: Arc<Shared>,
+    shared: Arc<SharedFlows>,
     number: u64,
 }
 
@@ -52,13 +52,13 @@ pub enum RateFitError {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    flows: Mutex<Flows>,
+struct SharedFlows {
+    flows: Mutex<FittedFlows>,
     added: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Flows {
+struct FittedFlows {
     list: Vec<FittedFlow>,
     next_number: u64,
     /// If true, the thread runs.
@@ -91,7 +91,7 @@ impl RateFitter {
 
     /// Returns the fitter of this process.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn global() -> Self {
         static OF_PROCESS: OnceLock<RateFitter> = OnceLock::new();
         OF_PROCESS.get_or_init(Self::new).clone()
     }
@@ -206,8 +206,8 @@ impl Drop for FlowGuard {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Flows> {
+impl SharedFlows {
+    fn lock(&self) -> MutexGuard<'_, FittedFlows> {
         // A panic cannot leave the list half changed.
         self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,7 +240,7 @@ fn processor_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-impl Flows {
+impl FittedFlows {
     /// Samples every flow once.
     fn sweep(&mut self) {
         for flow in &mut self.list {

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 /// One round: its bytes and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Round {
+pub(crate) struct ReadRound {
     pub bytes: u64,
     pub lasted: Duration,
 }
 
-impl Round {
+impl ReadRound {
     /// Returns the bytes in `span` at this round's rate.
     pub(crate) fn bytes_in(self, span: Duration) -> u64 {
         let nanos = self.lasted.as_nanos().max(1);
@@ -50,19 +50,19 @@ impl WindowTimer {
 
 /// Divides the stream of samples into rounds of about a given length.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Rounds {
+pub(crate) struct RoundTracker {
     open: Option<(Duration, u64)>,
 }
 
-impl Rounds {
-    pub(crate) fn observe(&mut self, at: Duration, read: u64, rtt: Duration) -> Option<Round> {
+impl RoundTracker {
+    pub(crate) fn observe(&mut self, at: Duration, read: u64, rtt: Duration) -> Option<ReadRound> {
         let (since, before) = *self.open.get_or_insert((at, read));
         let lasted = at.saturating_sub(since);
         if lasted < rtt || lasted.is_zero() {
             return None;
         }
         self.open = Some((at, read));
-        Some(Round {
+        Some(ReadRound {
             bytes: read.saturating_sub(before),
             lasted,
         })

@@ -16,11 +16,11 @@ pub struct Sample {
     /// The kernel's information about the connection.
     pub info: TcpInfo,
     /// Data that waits in the socket.
-    pub queues: Queues,
+    pub queues: SocketQueues,
     /// Sizes of the socket's buffers.
-    pub buffers: Buffers,
+    pub buffers: SocketBuffers,
     /// State of the congestion control, if it reports any.
-    pub congestion: Congestion,
+    pub congestion: CongestionState,
     /// Rate, in bytes per second, to which this flow is limited because its path carries no more
     /// ([`crate::RateFit`]). The kernel does not know it, so the caller that fits the rate sets it.
     pub fitted_rate: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Sample {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
-pub struct Queues {
+pub struct SocketQueues {
     /// Bytes received in order and not yet read by the program (`SIOCINQ`).
     pub unread: u32,
     /// Bytes written by the program and not yet acknowledged by the peer (`SIOCOUTQ`).
@@ -44,7 +44,7 @@ pub struct Queues {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
-pub struct Buffers {
+pub struct SocketBuffers {
     /// Send buffer (`SO_SNDBUF`).
     pub send: u32,
     /// Memory used by data to be sent (`SK_MEMINFO_WMEM_QUEUED`).
@@ -64,7 +64,7 @@ pub struct Buffers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
-pub struct Congestion {
+pub struct CongestionState {
     /// Name, as in `net.ipv4.tcp_congestion_control`; empty if unknown.
     pub name: CongestionName,
     /// BBR's model of the path, if BBR is in use (`TCP_CC_INFO`).
@@ -92,12 +92,12 @@ impl Bbr {
     /// Returns true if it is still searching for the bandwidth (the state STARTUP), and has not
     /// seen it level off yet.
     #[must_use]
-    pub const fn starts_up(&self) -> bool {
+    pub const fn is_starting_up(&self) -> bool {
         self.pacing_gain >= 512
     }
 }
 
-impl Congestion {
+impl CongestionState {
     /// Returns true if it follows a model of the path rather than losses: some version of BBR.
     #[must_use]
     pub fn is_model_based(&self) -> bool {

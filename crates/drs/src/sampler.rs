@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    Bbr, Buffers, Congestion, CongestionName, Queues, Sample, TcpInfo, TcpInfoError,
+    Bbr, CongestionName, CongestionState, Sample, SocketBuffers, SocketQueues, TcpInfo,
+    TcpInfoError,
     kernel::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
 };
 
@@ -37,12 +38,13 @@ impl Sampler {
         let socket = socket.as_fd();
         let info = TcpInfo::read(socket)?;
         let queue = |call, request| {
-            kernel::queue(socket, request).map_err(|source| SampleError::Call { call, source })
+            kernel::queue_bytes(socket, request)
+                .map_err(|source| SampleError::Call { call, source })
         };
         Ok(Sample {
             at,
             info,
-            queues: Queues {
+            queues: SocketQueues {
                 unread: queue("SIOCINQ", SIOCINQ)?,
                 unacknowledged: queue("SIOCOUTQ", SIOCOUTQ)?,
                 unsent: queue("SIOCOUTQNSD", SIOCOUTQNSD)?,
@@ -130,7 +132,7 @@ const SK_MEMINFO_RCVBUF: usize = 1;
 const SK_MEMINFO_SNDBUF: usize = 3;
 const SK_MEMINFO_WMEM_QUEUED: usize = 5;
 
-fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
+fn buffers(socket: BorrowedFd<'_>) -> Result<SocketBuffers, SampleError> {
     let mut bytes = [0; MEMINFO_ROOM];
     let length = kernel::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes).map_err(
         |source| SampleError::Call {
@@ -143,7 +145,7 @@ fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
     let length =
         kernel::option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
     let locks = u32_at(bytes.get(..length).unwrap_or_default(), 0);
-    Ok(Buffers {
+    Ok(SocketBuffers {
         send_locked: locks.map(|locks| locks & SOCK_SNDBUF_LOCK != 0),
         receive_locked: locks.map(|locks| locks & SOCK_RCVBUF_LOCK != 0),
         ..buffers
@@ -154,14 +156,14 @@ fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
 const SOCK_SNDBUF_LOCK: u32 = 1;
 const SOCK_RCVBUF_LOCK: u32 = 2;
 
-fn parse_meminfo(bytes: &[u8]) -> Option<Buffers> {
+fn parse_meminfo(bytes: &[u8]) -> Option<SocketBuffers> {
     let number = |index: usize| u32_at(bytes, index);
-    Some(Buffers {
+    Some(SocketBuffers {
         send: number(SK_MEMINFO_SNDBUF)?,
         send_used: number(SK_MEMINFO_WMEM_QUEUED)?,
         receive: number(SK_MEMINFO_RCVBUF)?,
         receive_used: number(SK_MEMINFO_RMEM_ALLOC)?,
-        ..Buffers::default()
+        ..SocketBuffers::default()
     })
 }
 
@@ -175,12 +177,12 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
 
 /// Returns the report of the congestion control. Without a report there is no error, because the
 /// estimator can do without it.
-fn congestion(socket: BorrowedFd<'_>) -> Congestion {
+fn congestion(socket: BorrowedFd<'_>) -> CongestionState {
     let mut bytes = [0; 64];
     let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes)
         .unwrap_or_default();
     let name = CongestionName::from_kernel(bytes.get(..length).unwrap_or_default());
-    let mut congestion = Congestion { name, bbr: None };
+    let mut congestion = CongestionState { name, bbr: None };
     if congestion.is_model_based() {
         let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut bytes)
             .unwrap_or_default();
@@ -312,12 +314,12 @@ mod tests {
             assert_eq!(memory.is_some(), length >= MEMINFO_LEAST);
             assert_eq!(bbr.is_some(), length >= 20);
         }
-        let expected = Buffers {
+        let expected = SocketBuffers {
             send: 4,
             send_used: 6,
             receive: 2,
             receive_used: 1,
-            ..Buffers::default()
+            ..SocketBuffers::default()
         };
         assert_eq!(parse_meminfo(&bytes), Some(expected));
         let bbr = parse_bbr(&bytes).unwrap();

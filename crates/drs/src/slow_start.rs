@@ -101,7 +101,7 @@ impl SlowStartGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Congestion, TcpInfo};
+    use crate::{CongestionState, TcpInfo};
 
     fn sample(name: &[u8], threshold: Option<u32>, retransmits: u32) -> Sample {
         Sample {
@@ -111,7 +111,7 @@ mod tests {
                 retransmits,
                 ..TcpInfo::default()
             },
-            congestion: Congestion {
+            congestion: CongestionState {
                 name: CongestionName::from_kernel(name),
                 bbr: None,
             },

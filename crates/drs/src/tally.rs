@@ -6,20 +6,20 @@ use crate::{Evidence, Limit, Verdict};
 
 /// Durations of the limits of one or several flows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Tally {
+pub struct LimitTally {
     held: [Duration; Limit::ALL.len()],
     last: Option<Verdict>,
 }
 
-impl Tally {
+impl LimitTally {
     /// Counts one interval.
     pub fn add(&mut self, verdict: &Verdict) {
-        self.hold(verdict.limit, verdict.evidence.interval);
+        self.add_time(verdict.limit, verdict.evidence.interval);
         self.last = Some(*verdict);
     }
 
     /// Counts time that was reported rather than measured, for example by the peer.
-    pub fn hold(&mut self, limit: Limit, time: Duration) {
+    pub fn add_time(&mut self, limit: Limit, time: Duration) {
         if let Some(held) = self.held.get_mut(limit as usize) {
             *held = held.saturating_add(time);
         }
@@ -28,7 +28,7 @@ impl Tally {
     /// Adds the counts of another flow.
     pub fn merge(&mut self, other: &Self) {
         for limit in Limit::ALL {
-            self.hold(limit, other.held(limit));
+            self.add_time(limit, other.time_of(limit));
         }
         self.last = other.last.or(self.last);
     }
@@ -45,7 +45,7 @@ impl Tally {
 
     /// Returns the duration of a limit.
     #[must_use]
-    pub fn held(&self, limit: Limit) -> Duration {
+    pub fn time_of(&self, limit: Limit) -> Duration {
         self.held.get(limit as usize).copied().unwrap_or_default()
     }
 
@@ -60,12 +60,12 @@ impl Tally {
     /// Returns the limit that held longest, and its share of the time from 0 to 1. Returns `None`
     /// if nothing was counted.
     #[must_use]
-    pub fn chief(&self) -> Option<(Limit, f64)> {
+    pub fn dominant_limit(&self) -> Option<(Limit, f64)> {
         let total = self.total().as_secs_f64();
         let limit = Limit::ALL
             .into_iter()
-            .max_by_key(|limit| self.held(*limit))?;
-        (total > 0.0).then(|| (limit, self.held(limit).as_secs_f64() / total))
+            .max_by_key(|limit| self.time_of(*limit))?;
+        (total > 0.0).then(|| (limit, self.time_of(limit).as_secs_f64() / total))
     }
 
     /// Returns the evidence of the latest verdict.
@@ -95,19 +95,22 @@ mod tests {
 
     #[test]
     fn dominant_limit_is_the_one_that_held_longest() {
-        let mut tally = Tally::default();
-        assert_eq!(tally.chief(), None);
+        let mut tally = LimitTally::default();
+        assert_eq!(tally.dominant_limit(), None);
         tally.add(&verdict(Limit::Growing, 300));
         tally.add(&verdict(Limit::Loss, 100));
         tally.add(&verdict(Limit::Loss, 100));
-        assert_eq!(tally.chief(), Some((Limit::Growing, 0.6)));
-        let mut other = Tally::default();
+        assert_eq!(tally.dominant_limit(), Some((Limit::Growing, 0.6)));
+        let mut other = LimitTally::default();
         other.add(&verdict(Limit::Loss, 500));
         tally.merge(&other);
-        assert_eq!(tally.chief(), Some((Limit::Loss, 0.7)));
-        assert_eq!(tally.held(Limit::Path), Duration::ZERO);
+        assert_eq!(tally.dominant_limit(), Some((Limit::Loss, 0.7)));
+        assert_eq!(tally.time_of(Limit::Path), Duration::ZERO);
         assert_eq!(tally.total(), Duration::from_secs(1));
-        assert_eq!(tally.since(&other).chief(), Some((Limit::Growing, 0.6)));
+        assert_eq!(
+            tally.since(&other).dominant_limit(),
+            Some((Limit::Growing, 0.6))
+        );
         assert_eq!(tally.last().map(|last| last.limit), Some(Limit::Loss));
     }
 }

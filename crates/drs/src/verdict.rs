@@ -46,7 +46,7 @@ impl Limit {
 
     /// Returns its short stable name, for JSON, metrics and tables.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::SendingApplication => "sending-application",
             Self::ReceivingApplication => "receiving-application",
@@ -63,7 +63,7 @@ impl Limit {
 
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 

@@ -46,7 +46,7 @@ fn recorded_flows_get_the_verdict_that_they_were_built_for() {
             .unwrap_or_default();
         let right = verdicts
             .iter()
-            .filter(|limit| limit.word() == expected)
+            .filter(|limit| limit.as_str() == expected)
             .count();
         assert!(verdicts.len() >= 2, "{name}: {verdicts:?}");
         assert!(20 * right >= 19 * verdicts.len(), "{name}: {verdicts:?}");
@@ -54,7 +54,7 @@ fn recorded_flows_get_the_verdict_that_they_were_built_for() {
     }
     for limit in Limit::ALL {
         assert!(
-            seen.iter().any(|word| word == limit.word()),
+            seen.iter().any(|word| word == limit.as_str()),
             "no trace of {limit}"
         );
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use wanbed::Awake;
+use wanbed::AwakeGuard;
 
 use crate::identities::Identities;
 
@@ -19,7 +19,7 @@ pub struct Tools {
     pub identities: Identities,
     /// In a guest, what keeps its processors from halting: else its labs are late by what the host
     /// takes to resume them.
-    awake: Option<Awake>,
+    awake: Option<AwakeGuard>,
 }
 
 impl Tools {
@@ -36,7 +36,7 @@ impl Tools {
             scenarios: scenarios.to_path_buf(),
             scratch,
             identities,
-            awake: Awake::keep()?,
+            awake: AwakeGuard::keep()?,
         })
     }
 

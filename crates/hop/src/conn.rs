@@ -32,7 +32,7 @@ pub struct Conn {
     reactor: Option<AsyncFd<Arc<OwnedFd>>>,
     socket: Arc<OwnedFd>,
     /// True if the reactor does not report bytes to read; see [`Conn::mute`].
-    muted: bool,
+    reading_paused: bool,
     /// True if the last write was refused: the next waits until the kernel reports room.
     write_blocked: AtomicBool,
     /// Error of the socket that an operation other than a read received.
@@ -49,7 +49,7 @@ impl Conn {
         Ok(Self {
             reactor,
             socket,
-            muted: false,
+            reading_paused: false,
             write_blocked: AtomicBool::new(false),
             taken_error: OnceLock::new(),
         })
@@ -100,7 +100,7 @@ impl Conn {
         mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let guard = if self.muted {
+            let guard = if self.reading_paused {
                 None
             } else {
                 Some(ready!(self.reactor()?.poll_read_ready(cx))?)
@@ -111,14 +111,14 @@ impl Conn {
                     None => return Poll::Pending,
                 },
                 Err(Errno::INTR) => {}
-                Ok(0) => return Poll::Ready(self.end_of_stream().map(|()| 0)),
+                Ok(0) => return Poll::Ready(self.check_end_of_stream().map(|()| 0)),
                 other => return Poll::Ready(other.map_err(Into::into)),
             }
         }
     }
 
     /// Returns `Ok` for a genuine end of stream, or the error that a write already consumed.
-    fn end_of_stream(&self) -> io::Result<()> {
+    fn check_end_of_stream(&self) -> io::Result<()> {
         self.taken_error
             .get()
             .map_or(Ok(()), |&errno| Err(errno.into()))
@@ -138,7 +138,7 @@ impl Conn {
     /// A muted connection always reports ready. The first read that finds nothing must then be
     /// followed by [`Conn::listen`].
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.muted {
+        if self.reading_paused {
             Poll::Ready(Ok(()))
         } else {
             self.reactor()?.poll_read_ready(cx).map_ok(drop)
@@ -147,24 +147,24 @@ impl Conn {
 
     /// Stops the reactor from reporting bytes to read, if there are any. A reader that is held up
     /// elsewhere calls this, so that incoming packets do not wake its thread in vain.
-    pub fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
+    pub fn pause_reading(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.reading_paused || self.reactor()?.poll_read_ready(cx)?.is_pending() {
             return Ok(());
         }
-        self.muted = true;
-        self.register_again(cx, Interest::WRITABLE)
+        self.reading_paused = true;
+        self.reregister(cx, Interest::WRITABLE)
     }
 
     /// Makes the reactor report bytes to read again.
-    pub fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if !self.muted {
+    pub fn resume_reading(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if !self.reading_paused {
             return Ok(());
         }
-        self.muted = false;
-        self.register_again(cx, Interest::READABLE | Interest::WRITABLE)
+        self.reading_paused = false;
+        self.reregister(cx, Interest::READABLE | Interest::WRITABLE)
     }
 
-    fn register_again(&mut self, cx: &mut Context<'_>, interest: Interest) -> io::Result<()> {
+    fn reregister(&mut self, cx: &mut Context<'_>, interest: Interest) -> io::Result<()> {
         // The old registration must be dropped first: a reactor watches a socket only once.
         self.reactor = None;
         self.reactor = Some(register(&self.socket, interest)?);
@@ -245,7 +245,7 @@ impl Conn {
     }
 
     /// Returns the address of the peer.
-    pub fn peer(&self) -> io::Result<SocketAddr> {
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let peer = rustix::net::getpeername(&self.socket)?;
         peer.and_then(|peer| SocketAddr::try_from(peer).ok())
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -255,7 +255,7 @@ impl Conn {
     ///
     /// # Errors
     /// Errors of the system call.
-    pub fn local(&self) -> io::Result<SocketAddr> {
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let local = rustix::net::getsockname(&self.socket)?;
         Ok(SocketAddr::try_from(local)?)
     }
@@ -282,7 +282,7 @@ impl Conn {
     ///
     /// Otherwise bytes are read and written as with any stream.
     #[must_use]
-    pub const fn splices(&self) -> bool {
+    pub const fn supports_splice(&self) -> bool {
         true
     }
 
@@ -336,7 +336,7 @@ impl AsyncRead for Conn {
                 Err(Errno::AGAIN) => guard.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
-                Ok((0, _)) if wanted > 0 => return Poll::Ready(self.end_of_stream()),
+                Ok((0, _)) if wanted > 0 => return Poll::Ready(self.check_end_of_stream()),
                 Ok((received, _)) => {
                     // A short read has emptied the socket, so the next read need not try.
                     if received < wanted {

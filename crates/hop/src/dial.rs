@@ -10,7 +10,7 @@ use longhaul_proto::StatusCode;
 use rustix::io::Errno;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Conn, Options};
+use crate::{Conn, HopOptions};
 
 /// Delay between the start of one attempt and the next, unless the first fails sooner (RFC 8305,
 /// section 5: the recommended value).
@@ -18,7 +18,7 @@ const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// An established connection.
 #[derive(Debug)]
-pub struct Dialled {
+pub struct DialledConnection {
     /// The connection.
     pub conn: Conn,
     /// Address of the peer.
@@ -54,7 +54,7 @@ impl DialError {
         match self {
             Self::NoAddress | Self::OtherFamily(_) => StatusCode::DialUnreachable,
             Self::Timeout(_) => StatusCode::DialTimeout,
-            Self::Failed { source, .. } => code_of(source),
+            Self::Failed { source, .. } => status_code_of(source),
         }
     }
 }
@@ -81,12 +81,12 @@ impl From<DialError> for io::Error {
 /// [`DialError`], of the attempt that ended last.
 pub async fn dial(
     addresses: &[SocketAddr],
-    options: impl Fn(SocketAddr) -> Options,
+    options: impl Fn(SocketAddr) -> HopOptions,
     deadline: Instant,
-) -> Result<Dialled, DialError> {
+) -> Result<DialledConnection, DialError> {
     let mut failure = DialError::NoAddress;
     let mut attempts = Vec::with_capacity(addresses.len());
-    for address in in_turn(addresses) {
+    for address in interleave_families(addresses) {
         let options = options(address);
         if options
             .source
@@ -102,12 +102,12 @@ pub async fn dial(
         attempts.push((address, attempt));
     }
     let (address, conn) = race(attempts, failure, deadline).await?;
-    Ok(Dialled { conn, address })
+    Ok(DialledConnection { conn, address })
 }
 
 /// Interleaves the addresses of the first one's family with those of the other, each in their order
 /// (RFC 8305, section 4).
-fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+fn interleave_families(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &SocketAddr| {
         addresses.first().map(SocketAddr::is_ipv4) == Some(address.is_ipv4())
     };
@@ -164,7 +164,7 @@ async fn race<T>(
     }
 }
 
-fn code_of(error: &io::Error) -> StatusCode {
+fn status_code_of(error: &io::Error) -> StatusCode {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::CONNREFUSED | Errno::CONNRESET) => StatusCode::DialRefused,
         Some(Errno::TIMEDOUT) => StatusCode::DialTimeout,
@@ -272,9 +272,9 @@ mod tests {
         let given = read("[2001:db8::1]:1 [2001:db8::2]:1 [2001:db8::3]:1 192.0.2.1:1 192.0.2.2:1");
         let ordered =
             read("[2001:db8::1]:1 192.0.2.1:1 [2001:db8::2]:1 192.0.2.2:1 [2001:db8::3]:1");
-        assert_eq!(in_turn(&given), ordered);
+        assert_eq!(interleave_families(&given), ordered);
         let given = read("192.0.2.1:1 [2001:db8::1]:1 [2001:db8::2]:1");
-        assert_eq!(in_turn(&given), given);
-        assert_eq!(in_turn(&[]), []);
+        assert_eq!(interleave_families(&given), given);
+        assert_eq!(interleave_families(&[]), []);
     }
 }

@@ -15,8 +15,8 @@ use crate::Payer;
 const MAX_BURST_LINES: u32 = 256;
 const LINES_PER_SECOND: u32 = 20;
 /// Burst and rate for all pending connections together, whose peers are unknown.
-const STRANGERS_BURST: u32 = 100;
-const STRANGERS_LINES_PER_SECOND: u32 = 10;
+const UNKNOWN_BURST_LINES: u32 = 100;
+const UNKNOWN_LINES_PER_SECOND: u32 = 10;
 /// Maximum number of payers whose rate is remembered. Beyond it, those that have been silent are
 /// forgotten.
 const MAX_PAYERS: usize = 1024;
@@ -31,7 +31,7 @@ pub struct EventLog {
 
 #[derive(Debug)]
 struct State {
-    strangers: LogRate,
+    unknown_peers: LogRate,
     payers: HashMap<Payer, (LogRate, Duration)>,
 }
 
@@ -42,7 +42,7 @@ impl EventLog {
         Self {
             began: Instant::now(),
             state: Mutex::new(State {
-                strangers: LogRate::new(STRANGERS_BURST, STRANGERS_LINES_PER_SECOND),
+                unknown_peers: LogRate::new(UNKNOWN_BURST_LINES, UNKNOWN_LINES_PER_SECOND),
                 payers: HashMap::new(),
             }),
         }
@@ -60,14 +60,14 @@ impl EventLog {
         let now = self.began.elapsed();
         let mut state = self.state.lock();
         let Some(payer) = payer else {
-            return state.strangers.admit(now);
+            return state.unknown_peers.admit(now);
         };
         if !state.payers.contains_key(&payer) && state.payers.len() >= MAX_PAYERS {
             state
                 .payers
                 .retain(|_, (_, last)| now.saturating_sub(*last) < FORGET_AFTER);
             if state.payers.len() >= MAX_PAYERS {
-                return state.strangers.admit(now);
+                return state.unknown_peers.admit(now);
             }
         }
         let fresh = || (LogRate::new(MAX_BURST_LINES, LINES_PER_SECOND), now);
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_flood_does_not_silence_others() {
         let log = EventLog::new();
-        assert!(lines(&log, None, 100_000) < 2 * STRANGERS_BURST);
+        assert!(lines(&log, None, 100_000) < 2 * UNKNOWN_BURST_LINES);
         assert!(lines(&log, Some(key(1)), 100_000) < 2 * MAX_BURST_LINES);
         assert_eq!(log.admit(Some(key(2))), Some(0));
     }

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_proto::{Full, PublicKey, Shares};
+use longhaul_proto::{ExhaustedBound, PublicKey, Shares};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use crate::newcomers::{Newcomers, network};
+use crate::newcomers::{PendingConnections, network};
 
 /// Prefix lengths of the networks to which sources without a key are charged.
-const SOURCE_V4: u32 = 32;
-const SOURCE_V6: u32 = 48;
+const SOURCE_PREFIX_V4: u32 = 32;
+const SOURCE_PREFIX_V6: u32 = 48;
 
 /// Limits of a gate. They hold whatever the peers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,24 +55,28 @@ pub enum Payer {
 impl Payer {
     /// Returns the source to which `peer` is charged.
     #[must_use]
-    pub fn source(peer: IpAddr) -> Self {
+    pub fn from_address(peer: IpAddr) -> Self {
         let peer = peer.to_canonical();
         Self::Source(network(
             peer,
-            if peer.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 },
+            if peer.is_ipv4() {
+                SOURCE_PREFIX_V4
+            } else {
+                SOURCE_PREFIX_V6
+            },
         ))
     }
 }
 
 /// Gate that counts all current connections.
 #[derive(Debug)]
-pub struct Gate {
+pub struct ConnectionGate {
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    newcomers: Newcomers,
+    newcomers: PendingConnections,
     /// Eviction signal of each pending connection.
     evictions: HashMap<u64, oneshot::Sender<()>>,
     verified: Shares<Payer>,
@@ -80,9 +84,9 @@ struct State {
 
 /// An admitted connection.
 #[derive(Debug)]
-pub struct Entered {
+pub struct AdmittedConnection {
     /// Permit of the connection.
-    pub place: Place,
+    pub permit: ConnectionPermit,
     /// Signal that the connection is evicted.
     pub eviction: Eviction,
     /// Time limit for its OPEN.
@@ -91,14 +95,14 @@ pub struct Entered {
 
 /// Permit of a connection, released when dropped.
 #[derive(Debug)]
-pub struct Place {
-    gate: Arc<Gate>,
-    held: Held,
+pub struct ConnectionPermit {
+    gate: Arc<ConnectionGate>,
+    held: PermitState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
-    Newcomer(u64),
+enum PermitState {
+    Pending(u64),
     Verified(Payer),
 }
 
@@ -108,7 +112,7 @@ pub struct Eviction(Option<oneshot::Receiver<()>>);
 
 /// Error: there is no permit for another verified connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
+pub enum QuotaExceeded {
     /// All permits are in use.
     #[error("as many sessions as it can carry")]
     All,
@@ -117,13 +121,17 @@ pub enum NoRoom {
     Share,
 }
 
-impl Gate {
+impl ConnectionGate {
     /// Creates a gate with these limits.
     #[must_use]
     pub fn new(limits: GateLimits) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                newcomers: Newcomers::new(limits.newcomers, limits.header, limits.least_header),
+                newcomers: PendingConnections::new(
+                    limits.newcomers,
+                    limits.header,
+                    limits.least_header,
+                ),
                 evictions: HashMap::new(),
                 verified: Shares::new(limits.verified as u64, 1),
             }),
@@ -132,9 +140,9 @@ impl Gate {
 
     /// Admits a connection from `peer` whose OPEN has not arrived yet. This may evict another one.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Entered {
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> AdmittedConnection {
         let mut state = self.state();
-        let admitted = state.newcomers.enter(peer);
+        let admitted = state.newcomers.admit(peer);
         let (evict, evicted) = oneshot::channel();
         state.evictions.insert(admitted.number, evict);
         if let Some(evict) = admitted
@@ -145,10 +153,10 @@ impl Gate {
             let _ = evict.send(());
         }
         drop(state);
-        Entered {
-            place: Place {
+        AdmittedConnection {
+            permit: ConnectionPermit {
                 gate: Arc::clone(self),
-                held: Held::Newcomer(admitted.number),
+                held: PermitState::Pending(admitted.number),
             },
             eviction: Eviction(Some(evicted)),
             header: admitted.header,
@@ -157,14 +165,14 @@ impl Gate {
 
     /// Returns the number of connections whose OPEN is not verified yet.
     #[must_use]
-    pub fn newcomers(&self) -> usize {
+    pub fn pending_count(&self) -> usize {
         self.state().newcomers.len()
     }
 
     /// Returns the number of connections whose OPEN is verified.
     #[must_use]
-    pub fn verified(&self) -> usize {
-        usize::try_from(self.state().verified.used()).unwrap_or(usize::MAX)
+    pub fn verified_count(&self) -> usize {
+        usize::try_from(self.state().verified.units_in_use()).unwrap_or(usize::MAX)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -172,43 +180,43 @@ impl Gate {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Returns true once the connection is charged to a payer.
     #[must_use]
     pub const fn is_verified(&self) -> bool {
-        matches!(self.held, Held::Verified(_))
+        matches!(self.held, PermitState::Verified(_))
     }
 
     /// Charges the connection to `payer`, whose OPEN has been verified, if one more fits.
     ///
     /// # Errors
     /// [`NoRoom`]; the connection then stays pending.
-    pub fn verified(&mut self, payer: Payer) -> Result<(), NoRoom> {
-        let Held::Newcomer(number) = self.held else {
+    pub fn charge_to(&mut self, payer: Payer) -> Result<(), QuotaExceeded> {
+        let PermitState::Pending(number) = self.held else {
             return Ok(());
         };
         let mut state = self.gate.state();
         state.verified.take(&payer, 1).map_err(|full| match full {
-            Full::All => NoRoom::All,
-            Full::Share => NoRoom::Share,
+            ExhaustedBound::All => QuotaExceeded::All,
+            ExhaustedBound::Share => QuotaExceeded::Share,
         })?;
-        state.newcomers.leave(number);
+        state.newcomers.remove(number);
         state.evictions.remove(&number);
         drop(state);
-        self.held = Held::Verified(payer);
+        self.held = PermitState::Verified(payer);
         Ok(())
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut state = self.gate.state();
         match self.held {
-            Held::Newcomer(number) => {
-                state.newcomers.leave(number);
+            PermitState::Pending(number) => {
+                state.newcomers.remove(number);
                 state.evictions.remove(&number);
             }
-            Held::Verified(payer) => state.verified.give_back(&payer, 1),
+            PermitState::Verified(payer) => state.verified.release(&payer, 1),
         }
     }
 }
@@ -232,8 +240,8 @@ impl Eviction {
 mod tests {
     use super::*;
 
-    fn gate(newcomers: usize, verified: usize) -> Arc<Gate> {
-        Gate::new(GateLimits {
+    fn gate(newcomers: usize, verified: usize) -> Arc<ConnectionGate> {
+        ConnectionGate::new(GateLimits {
             newcomers,
             verified,
             ..GateLimits::default()
@@ -249,7 +257,7 @@ mod tests {
     }
 
     /// Returns true if the connection has been evicted; polls once.
-    async fn reported(entered: &mut Entered) -> bool {
+    async fn reported(entered: &mut AdmittedConnection) -> bool {
         tokio::select! {
             biased;
             () = entered.eviction.wait() => true,
@@ -260,19 +268,19 @@ mod tests {
     #[tokio::test]
     async fn excess_connections_are_evicted_but_verified_ones_stay() {
         let gate = gate(2, 10);
-        let mut first = gate.enter(ip("192.0.2.1"));
-        first.place.verified(key(1)).unwrap();
-        let mut second = gate.enter(ip("192.0.2.1"));
-        let mut third = gate.enter(ip("192.0.2.1"));
+        let mut first = gate.admit(ip("192.0.2.1"));
+        first.permit.charge_to(key(1)).unwrap();
+        let mut second = gate.admit(ip("192.0.2.1"));
+        let mut third = gate.admit(ip("192.0.2.1"));
         assert!(!reported(&mut second).await);
-        let mut fourth = gate.enter(ip("198.51.100.1"));
+        let mut fourth = gate.admit(ip("198.51.100.1"));
         assert!(reported(&mut second).await);
         for entered in [&mut first, &mut third, &mut fourth] {
             assert!(!reported(entered).await);
         }
-        assert_eq!((gate.newcomers(), gate.verified()), (2, 1));
+        assert_eq!((gate.pending_count(), gate.verified_count()), (2, 1));
         drop((first, second, third, fourth));
-        assert_eq!((gate.newcomers(), gate.verified()), (0, 0));
+        assert_eq!((gate.pending_count(), gate.verified_count()), (0, 0));
         assert!(
             gate.state().evictions.is_empty(),
             "nothing is kept of who left"
@@ -284,23 +292,23 @@ mod tests {
         let gate = gate(100, 8);
         let mut held = Vec::new();
         let enter = |payer| {
-            let mut entered = gate.enter(ip("192.0.2.1"));
-            entered.place.verified(payer).map(|()| entered)
+            let mut entered = gate.admit(ip("192.0.2.1"));
+            entered.permit.charge_to(payer).map(|()| entered)
         };
         for _ in 0..4 {
             held.push(enter(key(1)).unwrap());
         }
-        assert_eq!(enter(key(1)).unwrap_err(), NoRoom::Share);
+        assert_eq!(enter(key(1)).unwrap_err(), QuotaExceeded::Share);
         held.push(enter(key(2)).unwrap());
-        held.push(enter(Payer::source(ip("2001:db8:1:2::3"))).unwrap());
-        assert_eq!(gate.newcomers(), 0, "who found no room has gone");
+        held.push(enter(Payer::from_address(ip("2001:db8:1:2::3"))).unwrap());
+        assert_eq!(gate.pending_count(), 0, "who found no room has gone");
         assert_eq!(
-            Payer::source(ip("2001:db8:1:ffff::1")),
-            Payer::source(ip("2001:db8:1::"))
+            Payer::from_address(ip("2001:db8:1:ffff::1")),
+            Payer::from_address(ip("2001:db8:1::"))
         );
         assert_eq!(
-            Payer::source(ip("::ffff:192.0.2.1")),
-            Payer::source(ip("192.0.2.1"))
+            Payer::from_address(ip("::ffff:192.0.2.1")),
+            Payer::from_address(ip("192.0.2.1"))
         );
     }
 }

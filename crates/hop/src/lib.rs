@@ -34,15 +34,18 @@ mod trusted_file;
 
 pub use clock::unix_ms;
 pub use conn::Conn;
-pub use dial::{DialError, Dialled, dial};
+pub use dial::{DialError, DialledConnection, dial};
 pub use event_log::EventLog;
-pub use gate::{Entered, Eviction, Gate, GateLimits, NoRoom, Payer, Place};
-pub use life::{Life, Phase, Phases};
+pub use gate::{
+    AdmittedConnection, ConnectionGate, ConnectionPermit, Eviction, GateLimits, Payer,
+    QuotaExceeded,
+};
+pub use life::{Phase, PhaseReceiver, ServiceLife};
 pub use linger::answer_and_linger;
-pub use listen::{Listen, ListenError, Listener};
-pub use open::{NoOpen, receive_open};
-pub use options::{CongestionError, Options, check_congestion};
-pub use places::{HeldPlace, SharedPlaces};
-pub use rate::{Grant, RateLimit};
+pub use listen::{ListenError, Listener, ListenerConfig};
+pub use open::{ReceiveOpenError, receive_open};
+pub use options::{CongestionError, HopOptions, check_congestion};
+pub use places::{HeldPermit, SharedPermits};
+pub use rate::{DrawOutcome, RateLimit};
 pub use resolve::{ResolveError, Resolver};
 pub use trusted_file::read_trusted_file;

@@ -19,38 +19,38 @@ pub enum Phase {
 
 /// Receiver of the phases. [`Life::end`] waits until all clones are dropped.
 #[derive(Debug, Clone)]
-pub struct Phases {
+pub struct PhaseReceiver {
     phase: watch::Receiver<Phase>,
     _alive: mpsc::Sender<()>,
 }
 
-impl Phases {
+impl PhaseReceiver {
     /// Returns the current phase.
     #[must_use]
-    pub fn now(&self) -> Phase {
+    pub fn current(&self) -> Phase {
         *self.phase.borrow()
     }
 
     /// Completes once the phase is reached, or once the [`Life`] is dropped, and so the service.
-    pub async fn reached(&mut self, least: Phase) {
+    pub async fn wait_until(&mut self, least: Phase) {
         let _ = self.phase.wait_for(|phase| *phase >= least).await;
     }
 }
 
 /// Life cycle of a service, which announces its phases.
 #[derive(Debug)]
-pub struct Life {
+pub struct ServiceLife {
     phase: watch::Sender<Phase>,
     all_gone: mpsc::Receiver<()>,
 }
 
-impl Life {
+impl ServiceLife {
     /// Creates a running service's life cycle.
     #[must_use]
-    pub fn begin() -> (Self, Phases) {
+    pub fn start() -> (Self, PhaseReceiver) {
         let (phase, received) = watch::channel(Phase::Running);
         let (alive, all_gone) = mpsc::channel(1);
-        let phases = Phases {
+        let phases = PhaseReceiver {
             phase: received,
             _alive: alive,
         };
@@ -64,7 +64,7 @@ impl Life {
 
     /// Waits until all receivers are dropped. After `limit`, calls `late` and tells the remaining
     /// ones to abort.
-    pub async fn end(mut self, limit: Duration, late: impl FnOnce()) {
+    pub async fn finish(mut self, limit: Duration, late: impl FnOnce()) {
         if timeout(limit, self.all_gone.recv()).await.is_err() {
             late();
             self.phase.send_replace(Phase::Aborting);
@@ -80,28 +80,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_tasks_that_miss_the_limit_are_aborted() {
         for (takes, late) in [(5, false), (50, true)] {
-            let (life, phases) = Life::begin();
+            let (life, phases) = ServiceLife::start();
             let mut session = phases.clone();
-            assert_eq!(session.now(), Phase::Running);
+            assert_eq!(session.current(), Phase::Running);
             drop(phases);
             let session = tokio::spawn(async move {
-                session.reached(Phase::Draining).await;
+                session.wait_until(Phase::Draining).await;
                 tokio::select! {
                     () = tokio::time::sleep(Duration::from_secs(takes)) => false,
-                    () = session.reached(Phase::Aborting) => true,
+                    () = session.wait_until(Phase::Aborting) => true,
                 }
             });
             life.drain();
             let mut reported = false;
-            life.end(Duration::from_secs(10), || reported = true).await;
+            life.finish(Duration::from_secs(10), || reported = true)
+                .await;
             assert_eq!((reported, session.await.unwrap()), (late, late));
         }
     }
 
     #[tokio::test]
     async fn a_dropped_life_reaches_every_phase() {
-        let (life, mut phases) = Life::begin();
+        let (life, mut phases) = ServiceLife::start();
         drop(life);
-        phases.reached(Phase::Aborting).await;
+        phases.wait_until(Phase::Aborting).await;
     }
 }

@@ -13,16 +13,16 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::conn::register;
-use crate::{CongestionError, Options, check_congestion};
+use crate::{CongestionError, HopOptions, check_congestion};
 
 const BACKLOG: i32 = 1024;
 /// Initial and maximum pause after an accept that failed for lack of descriptors or memory.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MIN_ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const MAX_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Address and congestion control of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenerConfig {
     /// Address to listen on.
     pub address: SocketAddr,
     /// Congestion control (such as `bbr`) of accepted connections, for the bytes sent on them; the
@@ -30,10 +30,10 @@ pub struct Listen {
     pub congestion: Option<String>,
 }
 
-impl Listen {
+impl ListenerConfig {
     /// Returns a listener at `address` with the kernel's congestion control.
     #[must_use]
-    pub const fn at(address: SocketAddr) -> Self {
+    pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
             congestion: None,
@@ -46,8 +46,8 @@ impl Listen {
     /// # Errors
     /// [`ListenError`].
     pub fn open(&self, unacknowledged: Duration) -> Result<Listener, ListenError> {
-        let options = Options {
-            unacknowledged,
+        let options = HopOptions {
+            user_timeout: unacknowledged,
             congestion: self.congestion.clone(),
             source: None,
             source_ports: None,
@@ -80,7 +80,7 @@ impl Listener {
     ///
     /// # Errors
     /// [`ListenError`].
-    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self, ListenError> {
+    pub fn bind(address: SocketAddr, options: &HopOptions) -> Result<Self, ListenError> {
         Self::bind_prepared(address, options, |_| Ok(()))
     }
 
@@ -91,15 +91,15 @@ impl Listener {
     /// [`ListenError`], including errors of `prepare`.
     pub fn bind_prepared(
         address: SocketAddr,
-        options: &Options,
+        options: &HopOptions,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Self, ListenError> {
         if let Some(name) = &options.congestion {
             check_congestion(name)?;
         }
         Ok(Self {
-            socket: bound(address, options, prepare)?,
-            pause: FIRST_PAUSE,
+            socket: bind_socket(address, options, prepare)?,
+            pause: MIN_ACCEPT_PAUSE,
         })
     }
 
@@ -119,16 +119,16 @@ impl Listener {
     /// the backlog until closing ones free descriptors.
     pub async fn accept(&mut self, mut failed: impl FnMut(&io::Error)) -> (OwnedFd, SocketAddr) {
         loop {
-            match self.next().await {
+            match self.accept_fd().await {
                 Ok(accepted) => {
-                    self.pause = FIRST_PAUSE;
+                    self.pause = MIN_ACCEPT_PAUSE;
                     return accepted;
                 }
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {
                     failed(&error);
                     tokio::time::sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                    self.pause = (self.pause * 2).min(MAX_ACCEPT_PAUSE);
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Listener {
 impl Listener {
     /// Accepts the next connection without registering it with a reactor. The thread that serves it
     /// does so.
-    async fn next(&self) -> io::Result<(OwnedFd, SocketAddr)> {
+    async fn accept_fd(&self) -> io::Result<(OwnedFd, SocketAddr)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             let mut guard = self.socket.readable().await?;
@@ -152,9 +152,9 @@ impl Listener {
     }
 }
 
-fn bound(
+fn bind_socket(
     address: SocketAddr,
-    options: &Options,
+    options: &HopOptions,
     prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     let family = if address.is_ipv4() {

@@ -15,29 +15,29 @@ use std::time::Duration;
 /// A single address, or the /64 of an IPv6 address (one party controls all of it), has the highest
 /// weight. A wider network may be one party's or a whole university's. It counts as fullest only
 /// when it holds many times more connections than any single source.
-const LEVELS_V4: [(u32, usize); 3] = [(32, 16), (24, 4), (16, 1)];
-const LEVELS_V6: [(u32, usize); 4] = [(64, 16), (56, 8), (48, 4), (32, 1)];
+const PREFIX_WEIGHTS_V4: [(u32, usize); 3] = [(32, 16), (24, 4), (16, 1)];
+const PREFIX_WEIGHTS_V6: [(u32, usize); 4] = [(64, 16), (56, 8), (48, 4), (32, 1)];
 
 /// The pending connections of one program.
 #[derive(Debug)]
-pub(crate) struct Newcomers {
+pub(crate) struct PendingConnections {
     max: usize,
     header: Duration,
     least_header: Duration,
     next: u64,
     here: BTreeMap<u64, IpAddr>,
     /// Connections of each network, oldest first.
-    networks: HashMap<Network, BTreeSet<u64>>,
+    networks: HashMap<SourceNetwork, BTreeSet<u64>>,
     /// Networks by weight. Among equals, the one with the oldest connection is last.
-    fullest: BTreeSet<(usize, Reverse<u64>, Network)>,
+    fullest: BTreeSet<(usize, Reverse<u64>, SourceNetwork)>,
 }
 
 /// Prefix length and first address of a network.
-type Network = (u32, IpAddr);
+type SourceNetwork = (u32, IpAddr);
 
 /// An admitted pending connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedPending {
     /// Number of the connection, for [`Newcomers::leave`].
     pub(crate) number: u64,
     /// Connection that was evicted for it.
@@ -46,7 +46,7 @@ pub(crate) struct Admitted {
     pub(crate) header: Duration,
 }
 
-impl Newcomers {
+impl PendingConnections {
     /// Creates room for `max` connections. The time limit for the OPEN is `header` while at most
     /// half of the room is taken, and falls to `least_header` when all of it is.
     pub(crate) fn new(max: usize, header: Duration, least_header: Duration) -> Self {
@@ -62,23 +62,23 @@ impl Newcomers {
     }
 
     /// Admits a connection from `source`.
-    pub(crate) fn enter(&mut self, source: IpAddr) -> Admitted {
+    pub(crate) fn admit(&mut self, source: IpAddr) -> AdmittedPending {
         let number = self.next;
         self.next += 1;
         let evicted = if self.here.len() >= self.max {
-            self.victim()
+            self.oldest_of_fullest()
         } else {
             None
         };
         if let Some(evicted) = evicted {
-            self.leave(evicted);
+            self.remove(evicted);
         }
         let source = source.to_canonical();
         self.here.insert(number, source);
-        self.count(source, |connections| {
+        self.update_networks(source, |connections| {
             connections.insert(number);
         });
-        Admitted {
+        AdmittedPending {
             number,
             evicted,
             header: self.header_time(),
@@ -86,9 +86,9 @@ impl Newcomers {
     }
 
     /// Removes a connection that has been verified or closed.
-    pub(crate) fn leave(&mut self, number: u64) {
+    pub(crate) fn remove(&mut self, number: u64) {
         if let Some(source) = self.here.remove(&number) {
-            self.count(source, |connections| {
+            self.update_networks(source, |connections| {
                 connections.remove(&number);
             });
         }
@@ -110,16 +110,16 @@ impl Newcomers {
 
     /// Returns the oldest connection of the fullest network. The arriving connection is not counted
     /// yet, so it is never the one evicted.
-    fn victim(&self) -> Option<u64> {
+    fn oldest_of_fullest(&self) -> Option<u64> {
         self.fullest.last().map(|(_, Reverse(oldest), _)| *oldest)
     }
 
     /// Applies `change` to the connections of every network that contains `source`.
-    fn count(&mut self, source: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
+    fn update_networks(&mut self, source: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
         let levels: &[(u32, usize)] = if source.is_ipv4() {
-            &LEVELS_V4
+            &PREFIX_WEIGHTS_V4
         } else {
-            &LEVELS_V6
+            &PREFIX_WEIGHTS_V6
         };
         for &(prefix, weight) in levels {
             let network = (prefix, network(source, prefix));

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 /// Size of a read while the OPEN is awaited, in bytes; also the maximum early data that may arrive
 /// with it.
-const MAX_READ: usize = 4096;
+const READ_BYTES: usize = 4096;
 
 /// Reason why no OPEN was received.
 #[derive(Debug)]
-pub enum NoOpen {
+pub enum ReceiveOpenError {
     /// The peer closed without sending a byte: a port check.
-    Nothing,
+    Empty,
     /// The peer died or ended its stream within the OPEN.
     Lost(io::Error),
     /// The bytes are not an OPEN.
@@ -28,16 +28,19 @@ pub enum NoOpen {
 /// [`NoOpen`].
 pub async fn receive_open(
     stream: &mut (impl AsyncRead + Unpin),
-) -> Result<(Open, Instant, Vec<u8>), NoOpen> {
+) -> Result<(Open, Instant, Vec<u8>), ReceiveOpenError> {
     let mut decoder = OpenDecoder::new();
-    let mut chunk = [0u8; MAX_READ];
+    let mut chunk = [0u8; READ_BYTES];
     let mut first_byte = None;
     loop {
-        let length = stream.read(&mut chunk).await.map_err(NoOpen::Lost)?;
+        let length = stream
+            .read(&mut chunk)
+            .await
+            .map_err(ReceiveOpenError::Lost)?;
         let began = match first_byte {
-            None if length == 0 => return Err(NoOpen::Nothing),
+            None if length == 0 => return Err(ReceiveOpenError::Empty),
             Some(_) if length == 0 => {
-                return Err(NoOpen::Lost(io::ErrorKind::UnexpectedEof.into()));
+                return Err(ReceiveOpenError::Lost(io::ErrorKind::UnexpectedEof.into()));
             }
             began => *first_byte.insert(began.unwrap_or_else(Instant::now)),
         };
@@ -48,7 +51,7 @@ pub async fn receive_open(
                 let early = received.get(used..).unwrap_or_default().to_vec();
                 return Ok((open, began, early));
             }
-            Err(error) => return Err(NoOpen::Malformed(error)),
+            Err(error) => return Err(ReceiveOpenError::Malformed(error)),
         }
     }
 }
@@ -58,7 +61,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::BytesMut;
-    use longhaul_proto::{Route, Service, SessionId, SigningKey};
+    use longhaul_proto::{Route, ServiceName, SessionId, SigningKey};
     use tokio::io::AsyncWriteExt;
 
     use super::*;
@@ -69,12 +72,12 @@ mod tests {
         let destination = "server.example:7511".parse().unwrap();
         let mut open = Open::new(
             id,
-            Service::COPY,
+            ServiceName::COPY,
             Route::direct(),
             destination,
             Duration::from_secs(1),
         )
-        .departing();
+        .for_first_hop();
         open.sign(&SigningKey::generate().unwrap(), 1).unwrap();
         let mut bytes = BytesMut::new();
         open.encode(&mut bytes).unwrap();
@@ -90,14 +93,17 @@ mod tests {
         };
         let (found, _, early) = received(&bytes, usize::MAX).await.unwrap();
         assert_eq!((found, early.as_slice()), (open, &b"early"[..]));
-        assert!(matches!(received(b"", 1).await, Err(NoOpen::Nothing)));
+        assert!(matches!(
+            received(b"", 1).await,
+            Err(ReceiveOpenError::Empty)
+        ));
         assert!(matches!(
             received(&bytes[..whole - 1], 7).await,
-            Err(NoOpen::Lost(_))
+            Err(ReceiveOpenError::Lost(_))
         ));
         assert!(matches!(
             received(b"GET / HTTP/1.1", 1).await,
-            Err(NoOpen::Malformed(OpenError::Magic))
+            Err(ReceiveOpenError::Malformed(OpenError::Magic))
         ));
     }
 }

@@ -17,18 +17,18 @@ static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
 /// Idle time before keepalive probes, and their interval. A silent peer is given up after
 /// [`Options::unacknowledged`], which on Linux replaces the number of probes.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Socket options of a hop's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct HopOptions {
     /// Maximum time for which sent data may stay unacknowledged and a silent peer unnoticed
     /// (TCP_USER_TIMEOUT, RFC 5482).
     ///
     /// Since 5.11, Linux also counts a zero window, so this bounds how long the peer may stop
     /// reading. It is long enough for a stalled disk, and far below the default of 15 minutes.
-    pub unacknowledged: Duration,
+    pub user_timeout: Duration,
     /// Congestion control by its kernel name; the system's default if `None`.
     pub congestion: Option<String>,
     /// Local address from which a connection is dialled; chosen by the system if `None`. Listeners
@@ -39,10 +39,10 @@ pub struct Options {
     pub source_ports: Option<RangeInclusive<u16>>,
 }
 
-impl Default for Options {
+impl Default for HopOptions {
     fn default() -> Self {
         Self {
-            unacknowledged: Duration::from_secs(180),
+            user_timeout: Duration::from_secs(180),
             congestion: None,
             source: None,
             source_ports: None,
@@ -64,7 +64,7 @@ pub struct CongestionError {
     pub source: io::Error,
 }
 
-impl Options {
+impl HopOptions {
     /// Returns the default options with this congestion control.
     #[must_use]
     pub fn with_congestion(congestion: Option<String>) -> Self {
@@ -76,13 +76,13 @@ impl Options {
 
     /// Sets the local address to dial from.
     #[must_use]
-    pub fn dialled_from(self, source: Option<IpAddr>) -> Self {
+    pub fn with_source(self, source: Option<IpAddr>) -> Self {
         Self { source, ..self }
     }
 
     /// Sets the local ports to dial from.
     #[must_use]
-    pub fn from_ports(self, source_ports: Option<RangeInclusive<u16>>) -> Self {
+    pub fn with_source_ports(self, source_ports: Option<RangeInclusive<u16>>) -> Self {
         Self {
             source_ports,
             ..self
@@ -122,12 +122,12 @@ impl Options {
         sockopt::set_tcp_nodelay(fd, true)?;
         sockopt::set_socket_keepalive(fd, true)?;
         let second = Duration::from_secs(1);
-        sockopt::set_tcp_keepidle(fd, KEEPALIVE_AFTER.min(self.unacknowledged / 3).max(second))?;
+        sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE.min(self.user_timeout / 3).max(second))?;
         sockopt::set_tcp_keepintvl(
             fd,
-            KEEPALIVE_INTERVAL.min(self.unacknowledged / 6).max(second),
+            KEEPALIVE_INTERVAL.min(self.user_timeout / 6).max(second),
         )?;
-        let millis = u32::try_from(self.unacknowledged.as_millis()).unwrap_or(u32::MAX);
+        let millis = u32::try_from(self.user_timeout.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(fd, millis)?;
         // Set before connecting, so that it covers the handshake and slow start.
         if let Some(name) = &self.congestion {

@@ -3,22 +3,22 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use longhaul_proto::{Full, Shares};
+use longhaul_proto::{ExhaustedBound, Shares};
 use parking_lot::{Mutex, MutexGuard};
 
 /// A fixed number of permits, shared so that a holder that takes many exhausts only its own share
 /// ([`Shares`]).
 #[derive(Debug)]
-pub struct SharedPlaces<K>(Mutex<Shares<K>>);
+pub struct SharedPermits<K>(Mutex<Shares<K>>);
 
 /// A permit, released when dropped.
 #[derive(Debug)]
-pub struct HeldPlace<K: Eq + Hash + Clone> {
-    of: Arc<SharedPlaces<K>>,
+pub struct HeldPermit<K: Eq + Hash + Clone> {
+    of: Arc<SharedPermits<K>>,
     who: K,
 }
 
-impl<K: Eq + Hash + Clone> SharedPlaces<K> {
+impl<K: Eq + Hash + Clone> SharedPermits<K> {
     /// Creates `places` permits. A single holder may have half of them, two a third each, and so
     /// on.
     #[must_use]
@@ -30,9 +30,9 @@ impl<K: Eq + Hash + Clone> SharedPlaces<K> {
     ///
     /// # Errors
     /// The bound that was reached.
-    pub fn take(self: &Arc<Self>, who: K) -> Result<HeldPlace<K>, Full> {
+    pub fn take(self: &Arc<Self>, who: K) -> Result<HeldPermit<K>, ExhaustedBound> {
         self.shares().take(&who, 1)?;
-        Ok(HeldPlace {
+        Ok(HeldPermit {
             of: Arc::clone(self),
             who,
         })
@@ -43,9 +43,9 @@ impl<K: Eq + Hash + Clone> SharedPlaces<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for HeldPlace<K> {
+impl<K: Eq + Hash + Clone> Drop for HeldPermit<K> {
     fn drop(&mut self) {
-        self.of.shares().give_back(&self.who, 1);
+        self.of.shares().release(&self.who, 1);
     }
 }
 
@@ -55,14 +55,14 @@ mod tests {
 
     #[test]
     fn a_dropped_permit_is_released() {
-        let places = SharedPlaces::new(2);
+        let places = SharedPermits::new(2);
         let held = places.take('a').unwrap();
-        assert_eq!(places.take('a').unwrap_err(), Full::Share);
+        assert_eq!(places.take('a').unwrap_err(), ExhaustedBound::Share);
         let other = places.take('b').unwrap();
-        assert_eq!(places.take('c').unwrap_err(), Full::All);
+        assert_eq!(places.take('c').unwrap_err(), ExhaustedBound::All);
         drop(held);
         assert!(places.take('c').is_ok());
         drop(other);
-        assert_eq!(places.shares().used(), 0);
+        assert_eq!(places.shares().units_in_use(), 0);
     }
 }

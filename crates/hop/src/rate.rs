@@ -8,10 +8,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Minimum burst, in bytes. The burst is a tenth of a second's worth, but never less than this.
-const MIN_BURST: u64 = 64 * 1024;
+const MIN_BURST_BYTES: u64 = 64 * 1024;
 /// Minimum grant to a direction that found the bucket empty, in bytes; or ten milliseconds' worth
 /// if that is less. It prevents wake-ups for tiny amounts.
-const MIN_GRANT: u64 = 16 * 1024;
+const MIN_GRANT_BYTES: u64 = 16 * 1024;
 const YEAR_NANOS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
 /// A token bucket. Tokens are bytes; they arrive at the rate and are shared by all users.
@@ -26,18 +26,18 @@ pub struct RateLimit {
 #[derive(Debug)]
 struct Bucket {
     /// Rate limit; unlimited if `None`.
-    rate: Option<Rate>,
+    rate: Option<BytesPerSecond>,
     tokens: u64,
     filled: Instant,
 }
 
 /// Bytes a second; at least 1.
 #[derive(Debug, Clone, Copy)]
-struct Rate(u64);
+struct BytesPerSecond(u64);
 
 /// Result of [`RateLimit::draw`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grant {
+pub enum DrawOutcome {
     /// This many bytes may pass now.
     Bytes(usize),
     /// Bytes may pass again after this time.
@@ -49,7 +49,7 @@ impl RateLimit {
     /// byte per second.
     #[must_use]
     pub fn new(bits_per_second: Option<u64>) -> Self {
-        let rate = bits_per_second.map(Rate::of_bits);
+        let rate = bits_per_second.map(BytesPerSecond::from_bits_per_second);
         Self {
             capped: AtomicBool::new(rate.is_some()),
             bucket: Mutex::new(Bucket::new(rate, Instant::now())),
@@ -59,16 +59,19 @@ impl RateLimit {
     /// Changes the rate. Tokens already drawn stay drawn; a bucket that was unlimited starts full.
     pub fn set(&self, bits_per_second: Option<u64>) {
         let mut bucket = self.bucket();
-        bucket.set(bits_per_second.map(Rate::of_bits), Instant::now());
+        bucket.set(
+            bits_per_second.map(BytesPerSecond::from_bits_per_second),
+            Instant::now(),
+        );
         self.capped.store(bucket.rate.is_some(), Ordering::Relaxed);
     }
 
     /// Draws up to `want` bytes. Return unused bytes with [`RateLimit::refund`].
-    pub fn draw(&self, want: usize) -> Grant {
+    pub fn draw(&self, want: usize) -> DrawOutcome {
         if self.capped.load(Ordering::Relaxed) {
             self.bucket().draw(want, Instant::now())
         } else {
-            Grant::Bytes(want)
+            DrawOutcome::Bytes(want)
         }
     }
 
@@ -85,15 +88,15 @@ impl RateLimit {
 }
 
 impl Bucket {
-    fn new(rate: Option<Rate>, now: Instant) -> Self {
+    fn new(rate: Option<BytesPerSecond>, now: Instant) -> Self {
         Self {
             rate,
-            tokens: rate.map_or(0, Rate::burst),
+            tokens: rate.map_or(0, BytesPerSecond::burst),
             filled: now,
         }
     }
 
-    fn set(&mut self, rate: Option<Rate>, now: Instant) {
+    fn set(&mut self, rate: Option<BytesPerSecond>, now: Instant) {
         match (self.rate, rate) {
             (Some(old), Some(new)) => {
                 self.fill(old, now);
@@ -108,7 +111,7 @@ impl Bucket {
     }
 
     /// Adds the tokens that have arrived since the last call.
-    fn fill(&mut self, rate: Rate, now: Instant) {
+    fn fill(&mut self, rate: BytesPerSecond, now: Instant) {
         let elapsed = now.saturating_duration_since(self.filled);
         let arrived = (u128::from(rate.0) * elapsed.as_nanos()) / 1_000_000_000;
         if arrived > 0 {
@@ -121,21 +124,21 @@ impl Bucket {
         }
     }
 
-    fn draw(&mut self, want: usize, now: Instant) -> Grant {
+    fn draw(&mut self, want: usize, now: Instant) -> DrawOutcome {
         let Some(rate) = self.rate else {
-            return Grant::Bytes(want);
+            return DrawOutcome::Bytes(want);
         };
         self.fill(rate, now);
         let want = want as u64;
-        let least = want.min(rate.least_grant());
+        let least = want.min(rate.min_grant());
         if self.tokens >= least && self.tokens > 0 {
             let granted = want.min(self.tokens);
             self.tokens -= granted;
-            Grant::Bytes(usize::try_from(granted).unwrap_or(usize::MAX))
+            DrawOutcome::Bytes(usize::try_from(granted).unwrap_or(usize::MAX))
         } else {
             let missing = least.saturating_sub(self.tokens).max(1);
             let nanos = u128::from(missing) * 1_000_000_000 / u128::from(rate.0) + 1;
-            Grant::Wait(Duration::from_nanos(
+            DrawOutcome::Wait(Duration::from_nanos(
                 u64::try_from(nanos).unwrap_or(u64::MAX),
             ))
         }
@@ -148,17 +151,17 @@ impl Bucket {
     }
 }
 
-impl Rate {
-    fn of_bits(bits_per_second: u64) -> Self {
+impl BytesPerSecond {
+    fn from_bits_per_second(bits_per_second: u64) -> Self {
         Self((bits_per_second / 8).max(1))
     }
 
     fn burst(self) -> u64 {
-        (self.0 / 10).max(MIN_BURST)
+        (self.0 / 10).max(MIN_BURST_BYTES)
     }
 
-    fn least_grant(self) -> u64 {
-        (self.0 / 100).clamp(1, MIN_GRANT)
+    fn min_grant(self) -> u64 {
+        (self.0 / 100).clamp(1, MIN_GRANT_BYTES)
     }
 }
 
@@ -193,14 +196,14 @@ mod tests {
             first in 0..1_000_000_000u64, steps in vec(step(), 0..40),
         ) {
             let mut now = Instant::now();
-            let mut rate = Rate::of_bits(first);
+            let mut rate = BytesPerSecond::from_bits_per_second(first);
             let mut bucket = Bucket::new(Some(rate), now);
             let mut most = rate.burst() as f64;
             let mut passed = 0.0;
             for step in steps {
                 match step {
                     Step::Draw(want) => {
-                        if let Grant::Bytes(n) = bucket.draw(want, now) {
+                        if let DrawOutcome::Bytes(n) = bucket.draw(want, now) {
                             prop_assert!(n <= want);
                             passed += n as f64;
                         }
@@ -210,7 +213,7 @@ mod tests {
                         most += rate.0 as f64 * ms as f64 / 1e3;
                     }
                     Step::Rate(bits) => {
-                        rate = Rate::of_bits(bits);
+                        rate = BytesPerSecond::from_bits_per_second(bits);
                         bucket.set(Some(rate), now);
                     }
                 }
@@ -226,8 +229,8 @@ mod tests {
         let mut passed = 0u64;
         while start.elapsed() < Duration::from_secs(10) {
             match limit.draw(256 * 1024) {
-                Grant::Bytes(n) => passed += n as u64,
-                Grant::Wait(pause) => tokio::time::sleep(pause).await,
+                DrawOutcome::Bytes(n) => passed += n as u64,
+                DrawOutcome::Wait(pause) => tokio::time::sleep(pause).await,
             }
         }
         assert!(passed >= 99_000_000, "{passed} bytes in 10 s is too slow");
@@ -240,25 +243,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn refunded_bytes_can_be_drawn_again() {
         let limit = RateLimit::new(Some(8));
-        let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else {
+        let DrawOutcome::Bytes(n) = limit.draw(MIN_BURST_BYTES as usize) else {
             panic!("a bucket starts full")
         };
-        assert!(matches!(limit.draw(1), Grant::Wait(_)));
+        assert!(matches!(limit.draw(1), DrawOutcome::Wait(_)));
         limit.refund(n);
-        assert_eq!(limit.draw(n), Grant::Bytes(n));
+        assert_eq!(limit.draw(n), DrawOutcome::Bytes(n));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_empty_bucket_returns_the_wait() {
         let limit = RateLimit::new(Some(8 * 1_000_000));
-        let Grant::Bytes(_) = limit.draw(usize::MAX) else {
+        let DrawOutcome::Bytes(_) = limit.draw(usize::MAX) else {
             panic!("a bucket starts full")
         };
-        let Grant::Wait(pause) = limit.draw(1_000_000) else {
+        let DrawOutcome::Wait(pause) = limit.draw(1_000_000) else {
             panic!("nothing is left")
         };
         tokio::time::sleep(pause).await;
-        let least = Rate(1_000_000).least_grant();
-        assert!(matches!(limit.draw(1_000_000), Grant::Bytes(n) if n as u64 >= least));
+        let least = BytesPerSecond(1_000_000).min_grant();
+        assert!(matches!(limit.draw(1_000_000), DrawOutcome::Bytes(n) if n as u64 >= least));
     }
 }

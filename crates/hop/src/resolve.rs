@@ -19,25 +19,25 @@ use parking_lot::Mutex;
 /// Maximum number of addresses used per name.
 const MAX_ADDRESSES: usize = 32;
 /// Maximum number of concurrent queries to a name server: far more than a gate permits.
-const MAX_QUESTIONS: usize = 4096;
-const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+const MAX_CONCURRENT_QUERIES: usize = 4096;
+const SYSTEM_FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
 /// Resolver of names. It reloads the system's files when they change.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<LoadedSources>>,
 }
 
 #[derive(Debug)]
-struct Current {
+struct LoadedSources {
     /// Modification times of the files.
-    written: [Option<SystemTime>; FILES.len()],
-    names: Names,
+    written: [Option<SystemTime>; SYSTEM_FILES.len()],
+    names: NameSources,
 }
 
 /// Sources of names: first the hosts file, then DNS.
 #[derive(Debug, Clone)]
-struct Names {
+struct NameSources {
     hosts: Arc<Hosts>,
     dns: TokioResolver,
 }
@@ -86,10 +86,10 @@ impl Resolver {
             }
             Host::Name(name) => name.as_str(),
         };
-        let names = self.current()?;
+        let names = self.name_sources()?;
         // Checked here and not by the DNS library: for a name with only an IPv4 address in the
         // file, that would ask a name server for an IPv6 address.
-        let mut found = names.in_hosts(name);
+        let mut found = names.lookup_hosts(name);
         if found.is_empty() {
             found = names
                 .dns
@@ -110,8 +110,8 @@ impl Resolver {
         Ok(addresses)
     }
 
-    fn current(&self) -> Result<Names, ResolveError> {
-        let written = FILES.map(|file| {
+    fn name_sources(&self) -> Result<NameSources, ResolveError> {
+        let written = SYSTEM_FILES.map(|file| {
             std::fs::metadata(file)
                 .and_then(|found| found.modified())
                 .ok()
@@ -123,8 +123,8 @@ impl Resolver {
         {
             return Ok(current.names.clone());
         }
-        let names = Names::read().map_err(|error| ResolveError::Failed(error.to_string()))?;
-        *current = Some(Current {
+        let names = NameSources::read().map_err(|error| ResolveError::Failed(error.to_string()))?;
+        *current = Some(LoadedSources {
             written,
             names: names.clone(),
         });
@@ -132,15 +132,15 @@ impl Resolver {
     }
 }
 
-impl Names {
+impl NameSources {
     fn read() -> Result<Self, NetError> {
         // If the file is missing or unreadable, only DNS is used.
         let hosts = Arc::new(Hosts::from_system().unwrap_or_default());
-        let dns = dns()?;
+        let dns = dns_resolver()?;
         Ok(Self { hosts, dns })
     }
 
-    fn in_hosts(&self, name: &str) -> Vec<IpAddr> {
+    fn lookup_hosts(&self, name: &str) -> Vec<IpAddr> {
         let Ok(name) = Name::from_ascii(name) else {
             return Vec::new();
         };
@@ -161,8 +161,8 @@ impl Names {
     }
 }
 
-fn dns() -> Result<TokioResolver, NetError> {
-    let mut builder = if names_servers(Path::new(FILES[0])) {
+fn dns_resolver() -> Result<TokioResolver, NetError> {
+    let mut builder = if names_servers(Path::new(SYSTEM_FILES[0])) {
         TokioResolver::builder_tokio()?
     } else {
         // The C library's default if the file is missing or names no server.
@@ -173,7 +173,7 @@ fn dns() -> Result<TokioResolver, NetError> {
     let options = builder.options_mut();
     options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
-    options.max_active_requests = MAX_QUESTIONS;
+    options.max_active_requests = MAX_CONCURRENT_QUERIES;
     builder.build()
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Write permission bits of the group and of others.
-const OTHERS_MAY_WRITE: u32 = 0o022;
+const OTHERS_WRITE_BITS: u32 = 0o022;
 
 /// Reads the text of a file that grants trust. Refuses it if users other than its owner may write
 /// it, since they could then grant themselves access.
@@ -18,7 +18,7 @@ pub fn read_trusted_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     // Taken from the open file, so that the checked file is the one that is read.
     let mode = file.metadata()?.mode() & 0o7777;
-    if mode & OTHERS_MAY_WRITE != 0 {
+    if mode & OTHERS_WRITE_BITS != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, DialError, Listener, Options, answer_and_linger, dial};
+use longhaul_hop::{Conn, DialError, HopOptions, Listener, answer_and_linger, dial};
 use longhaul_proto::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -16,15 +16,16 @@ fn soon() -> Instant {
 }
 
 async fn pair() -> (Conn, Conn) {
-    let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut listener =
+        Listener::bind("127.0.0.1:0".parse().unwrap(), &HopOptions::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let dialled = dial(&[address], |_| Options::default(), soon())
+    let dialled = dial(&[address], |_| HopOptions::default(), soon())
         .await
         .unwrap();
     assert_eq!(dialled.address, address);
     let (fd, peer) = listener.accept(|error| panic!("{error}")).await;
     let accepted = Conn::new(fd).unwrap();
-    assert_eq!(accepted.peer().unwrap(), peer);
+    assert_eq!(accepted.peer_addr().unwrap(), peer);
     (dialled.conn, accepted)
 }
 
@@ -128,16 +129,18 @@ async fn the_next_address_is_tried_and_the_last_failure_reported() {
         (closed.local_addr().unwrap(), open)
     };
     let answers: SocketAddr = open.local_addr().unwrap();
-    let dialled = dial(&[closed, answers], |_| Options::default(), soon())
+    let dialled = dial(&[closed, answers], |_| HopOptions::default(), soon())
         .await
         .unwrap();
     assert_eq!(dialled.address, answers);
-    assert!(dialled.conn.splices() && dialled.conn.info().is_ok());
-    let error = dial(&[closed], |_| Options::default(), soon())
+    assert!(dialled.conn.supports_splice() && dialled.conn.info().is_ok());
+    let error = dial(&[closed], |_| HopOptions::default(), soon())
         .await
         .unwrap_err();
     assert_eq!(error.code(), StatusCode::DialRefused);
     assert!(error.to_string().contains(&closed.to_string()), "{error}");
-    let error = dial(&[], |_| Options::default(), soon()).await.unwrap_err();
+    let error = dial(&[], |_| HopOptions::default(), soon())
+        .await
+        .unwrap_err();
     assert!(matches!(error, DialError::NoAddress));
 }

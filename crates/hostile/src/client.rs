@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_session::{
-    ConnectOptions, Error, Identity, PublicKey, Route, ServerTrust, Service, Session, connect,
+    ConnectOptions, Error, Identity, PublicKey, Route, ServerTrust, ServiceName, Session, connect,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
@@ -22,7 +22,7 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Server under attack, and the identity of the attacker.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct AttackTarget {
     /// Address on which the server listens.
     pub address: SocketAddr,
     /// Key of the server.
@@ -31,13 +31,13 @@ pub struct Target {
     pub identity: Arc<Identity>,
 }
 
-impl Target {
+impl AttackTarget {
     /// Returns the server at `address` with key `server`, attacked with the default key of the
     /// folder `home`.
     ///
     /// # Errors
     /// There is no key in `home`.
-    pub fn of(address: SocketAddr, server: PublicKey, home: &Path) -> Result<Self, Error> {
+    pub fn load(address: SocketAddr, server: PublicKey, home: &Path) -> Result<Self, Error> {
         let identity = Arc::new(Identity::load(&home.join("identity"))?);
         Ok(Self {
             address,
@@ -50,7 +50,7 @@ impl Target {
     ///
     /// # Errors
     /// As [`connect`].
-    pub async fn connect(&self) -> Result<Stream, Error> {
+    pub async fn connect(&self) -> Result<RawStream, Error> {
         self.connect_over(Route::direct()).await
     }
 
@@ -58,19 +58,19 @@ impl Target {
     ///
     /// # Errors
     /// As [`connect`].
-    pub async fn connect_over(&self, route: Route) -> Result<Stream, Error> {
-        self.connect_for(Service::COPY, route).await
+    pub async fn connect_over(&self, route: Route) -> Result<RawStream, Error> {
+        self.connect_for(ServiceName::COPY, route).await
     }
 
     /// Opens a session for questions about files.
     ///
     /// # Errors
     /// As [`connect`].
-    pub async fn connect_for_files(&self) -> Result<Stream, Error> {
-        self.connect_for(Service::FILES, Route::direct()).await
+    pub async fn connect_for_files(&self) -> Result<RawStream, Error> {
+        self.connect_for(ServiceName::FILES, Route::direct()).await
     }
 
-    async fn connect_for(&self, service: Service, route: Route) -> Result<Stream, Error> {
+    async fn connect_for(&self, service: ServiceName, route: Route) -> Result<RawStream, Error> {
         let trust = ServerTrust::Pinned(self.server);
         let options = ConnectOptions::new(
             service,
@@ -80,20 +80,20 @@ impl Target {
             trust,
         );
         let (from, to) = tokio::io::split(connect(&options).await?);
-        Ok(Stream { from, to })
+        Ok(RawStream { from, to })
     }
 }
 
 /// A stream of a copy, for sending and receiving arbitrary bytes.
 #[derive(Debug)]
-pub struct Stream {
+pub struct RawStream {
     from: ReadHalf<Session>,
     to: WriteHalf<Session>,
 }
 
 /// Result of an exchange with the server.
 #[derive(Debug, Default)]
-pub struct Received {
+pub struct Exchange {
     /// Bytes that the server sent, up to 8 MiB.
     pub bytes: Vec<u8>,
     /// Number of bytes that it sent.
@@ -104,7 +104,7 @@ pub struct Received {
     pub closed: bool,
 }
 
-impl Received {
+impl Exchange {
     /// Returns true if the server sent a frame of this type.
     #[must_use]
     pub fn has(&self, kind: u8) -> bool {
@@ -121,18 +121,18 @@ impl Received {
     }
 }
 
-impl Stream {
+impl RawStream {
     /// Sends all of `pieces` while receiving what comes back. Then receives until `enough` returns
     /// true or the server closes, within `limit` altogether.
-    pub async fn say(
+    pub async fn exchange(
         &mut self,
         parts: impl Iterator<Item = Vec<u8>>,
         limit: Duration,
-        enough: impl Fn(&Received) -> bool,
-    ) -> Received {
+        enough: impl Fn(&Exchange) -> bool,
+    ) -> Exchange {
         let deadline = Instant::now() + limit;
         let mut sent = 0;
-        let mut received = Received::default();
+        let mut received = Exchange::default();
         let to = &mut self.to;
         let saying = async {
             let mut batch = Vec::with_capacity(READ_BYTES);
@@ -178,7 +178,7 @@ impl Stream {
     }
 
     /// Receives the first bytes that come within `limit`, at most one frame's head and a few bytes.
-    pub async fn receive_a_little(&mut self, limit: Duration) -> Vec<u8> {
+    pub async fn receive_first_bytes(&mut self, limit: Duration) -> Vec<u8> {
         let mut part = [0; 9];
         match timeout(limit, self.from.read(&mut part)).await {
             Ok(Ok(length)) => part[..length].to_vec(),
@@ -190,7 +190,7 @@ impl Stream {
     ///
     /// # Errors
     /// The server does not accept them.
-    pub async fn hold(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn send_and_hold(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes).await?;
         self.to.flush().await
     }
@@ -199,37 +199,37 @@ impl Stream {
 /// Opens a session for each of `hellos`, in which that is sent and then nothing more. Returns the
 /// sessions that stand once each has been answered, within `limit`. Without a HELLO there is no
 /// answer.
-pub async fn hold_sessions(
-    target: &Target,
+pub async fn open_held_sessions(
+    target: &AttackTarget,
     hellos: impl IntoIterator<Item = Vec<u8>>,
     limit: Duration,
-) -> Vec<Stream> {
-    hold(target, Service::COPY, hellos, limit).await
+) -> Vec<RawStream> {
+    hold(target, ServiceName::COPY, hellos, limit).await
 }
 
 /// Like [`hold_sessions`], for questions about files.
-pub async fn hold_files_sessions(
-    target: &Target,
+pub async fn open_held_file_sessions(
+    target: &AttackTarget,
     hellos: impl IntoIterator<Item = Vec<u8>>,
     limit: Duration,
-) -> Vec<Stream> {
-    hold(target, Service::FILES, hellos, limit).await
+) -> Vec<RawStream> {
+    hold(target, ServiceName::FILES, hellos, limit).await
 }
 
 async fn hold(
-    target: &Target,
-    service: Service,
+    target: &AttackTarget,
+    service: ServiceName,
     hellos: impl IntoIterator<Item = Vec<u8>>,
     limit: Duration,
-) -> Vec<Stream> {
+) -> Vec<RawStream> {
     let mut set = JoinSet::new();
     for hello in hellos {
         let (target, service) = (target.clone(), service.clone());
         set.spawn(async move {
             let mut stream = target.connect_for(service, Route::direct()).await.ok()?;
-            stream.hold(&hello).await.ok()?;
+            stream.send_and_hold(&hello).await.ok()?;
             if !hello.is_empty() {
-                stream.receive_a_little(limit).await;
+                stream.receive_first_bytes(limit).await;
             }
             Some(stream)
         });
@@ -239,12 +239,12 @@ async fn hold(
 
 /// Starts parallel copies that each begin `files` files and end none, within `limit`. Returns their
 /// streams.
-pub async fn hold_open_files(
-    target: &Target,
+pub async fn open_held_files(
+    target: &AttackTarget,
     copies: usize,
     files: u64,
     limit: Duration,
-) -> Vec<Stream> {
+) -> Vec<RawStream> {
     let mut set = JoinSet::new();
     for copy in 0..copies {
         let target = target.clone();
@@ -256,7 +256,7 @@ pub async fn hold_open_files(
                 .chain(open_files(files));
             // An ACK for each file has 21 bytes.
             stream
-                .say(said, limit, |received| received.total >= files * 21)
+                .exchange(said, limit, |received| received.total >= files * 21)
                 .await;
             Some(stream)
         });

@@ -11,17 +11,17 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 
-use crate::flood::Pace;
+use crate::flood::SharedRateLimit;
 use crate::{opens, socket};
 
 /// Pause after a connection that could not be made.
-const AFTER_FAILURE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Interval at which a dripping stranger sends a byte.
 const DRIP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Behaviour of a stranger on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum StrangerBehaviour {
     /// Sends nothing.
     Idle,
     /// Sends one byte per second, each valid so far.
@@ -34,7 +34,7 @@ pub enum Manner {
 
 /// Number, origin and behaviour of strangers.
 #[derive(Clone, Debug)]
-pub struct Gathering {
+pub struct CrowdPlan {
     /// Address to which they connect.
     pub target: SocketAddr,
     /// Their addresses, used in turn; the system chooses if there are none.
@@ -44,18 +44,18 @@ pub struct Gathering {
     /// Maximum number of new connections per second.
     pub per_second: u32,
     /// Behaviour on each connection.
-    pub manner: Manner,
+    pub manner: StrangerBehaviour,
 }
 
 /// Strangers who connect until this value is dropped; all their connections then close.
 #[derive(Debug)]
 pub struct Crowd {
-    counts: Arc<Counts>,
+    counts: Arc<CrowdCounts>,
     _members: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CrowdCounts {
     held: AtomicUsize,
     made: AtomicU64,
     closed: AtomicU64,
@@ -65,9 +65,9 @@ struct Counts {
 impl Crowd {
     /// Starts the strangers. Must be called within a tokio runtime.
     #[must_use]
-    pub fn gather(gathering: &Gathering) -> Self {
-        let counts = Arc::new(Counts::default());
-        let pace = Pace::new(gathering.per_second);
+    pub fn start(gathering: &CrowdPlan) -> Self {
+        let counts = Arc::new(CrowdCounts::default());
+        let pace = SharedRateLimit::new(gathering.per_second);
         let mut members = JoinSet::new();
         for number in 0..gathering.connections {
             let source = (!gathering.sources.is_empty())
@@ -126,9 +126,9 @@ impl Crowd {
 async fn member(
     target: SocketAddr,
     source: Option<IpAddr>,
-    manner: Manner,
-    pace: Pace,
-    counts: Arc<Counts>,
+    manner: StrangerBehaviour,
+    pace: SharedRateLimit,
+    counts: Arc<CrowdCounts>,
 ) {
     loop {
         pace.wait().await;
@@ -144,23 +144,23 @@ async fn member(
             }
             _ => {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
-                sleep(AFTER_FAILURE).await;
+                sleep(RETRY_DELAY).await;
             }
         }
     }
 }
 
 /// Behaves as asked until the server closes.
-async fn behave(mut stream: TcpStream, manner: Manner) -> io::Result<()> {
+async fn behave(mut stream: TcpStream, manner: StrangerBehaviour) -> io::Result<()> {
     match manner {
-        Manner::Idle => {}
-        Manner::HalfOpen => stream.write_all(&opens::beginning(200)).await?,
-        Manner::Garbage => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?,
-        Manner::Drip => {
+        StrangerBehaviour::Idle => {}
+        StrangerBehaviour::HalfOpen => stream.write_all(&opens::endless_open_prefix(200)).await?,
+        StrangerBehaviour::Garbage => stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await?,
+        StrangerBehaviour::Drip => {
             let (mut from, mut to) = stream.split();
             let drip = async {
                 let mut tick = interval(DRIP_INTERVAL);
-                for byte in opens::beginning(4096) {
+                for byte in opens::endless_open_prefix(4096) {
                     tick.tick().await;
                     to.write_all(&[byte]).await?;
                 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use crate::status::Saying;
+use crate::status::StatusToSend;
 use crate::{opens, socket};
 
 /// Time for which the peer's data is still received.
@@ -55,14 +55,14 @@ pub struct HostileDepot {
     _task: JoinSet<()>,
 }
 
-struct Shared {
+struct HostileDepotState {
     lie: Lie,
     key: SigningKey,
     /// First session of a pair to be swapped, and whether a pair has been.
-    waiting: Mutex<(Option<Taken>, bool)>,
+    waiting: Mutex<(Option<TakenSession>, bool)>,
 }
 
-struct Taken {
+struct TakenSession {
     stream: TcpStream,
     open: Open,
     early: Vec<u8>,
@@ -76,7 +76,7 @@ impl HostileDepot {
     pub async fn start(address: SocketAddr, lie: Lie) -> io::Result<Self> {
         let signing = SigningKey::generate().map_err(io::Error::other)?;
         let key = signing.public();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(HostileDepotState {
             lie,
             key: signing,
             waiting: Mutex::default(),
@@ -94,7 +94,7 @@ impl HostileDepot {
     }
 }
 
-impl Shared {
+impl HostileDepotState {
     async fn take(&self, mut stream: TcpStream) -> io::Result<()> {
         let Ok((open, _, mut early)) = receive_open(&mut stream).await else {
             return Ok(());
@@ -105,7 +105,7 @@ impl Shared {
             let length = stream.read(&mut part).await?;
             early = part[..length].to_vec();
         }
-        let taken = Taken {
+        let taken = TakenSession {
             stream,
             open,
             early,
@@ -114,13 +114,13 @@ impl Shared {
             Lie::None => self.relay(taken).await,
             Lie::Fails { code, detail } => {
                 let place = taken.open.position();
-                let said = self.saying(&taken.open, *code, place, detail)?;
+                let said = self.own_status(&taken.open, *code, place, detail)?;
                 report(taken.stream, &said).await
             }
             Lie::FailsForNext { code, reporter } => {
                 let place = taken.open.position();
-                let own = self.saying(&taken.open, StatusCode::Ok, place, b"")?;
-                let next = Saying {
+                let own = self.own_status(&taken.open, StatusCode::Ok, place, b"")?;
+                let next = StatusToSend {
                     code: *code,
                     place: place.saturating_add(1),
                     acceptor: false,
@@ -134,7 +134,7 @@ impl Shared {
             Lie::NothingWentOn => {
                 let place = taken.open.position();
                 let _down = self.pass_on(&taken.open, &taken.early).await?;
-                let said = self.saying(&taken.open, StatusCode::DialTimeout, place, b"")?;
+                let said = self.own_status(&taken.open, StatusCode::DialTimeout, place, b"")?;
                 report(taken.stream, &said).await
             }
             Lie::SwapsPairs => self.swap(taken).await,
@@ -142,14 +142,14 @@ impl Shared {
     }
 
     /// Returns its own STATUS, signed like that of a depot.
-    fn saying(
+    fn own_status(
         &self,
         open: &Open,
         code: StatusCode,
         place: u8,
         detail: &[u8],
     ) -> io::Result<Vec<u8>> {
-        Saying {
+        StatusToSend {
             code,
             place,
             acceptor: false,
@@ -160,7 +160,7 @@ impl Shared {
         .signed(&self.key, open)
     }
 
-    async fn swap(&self, taken: Taken) -> io::Result<()> {
+    async fn swap(&self, taken: TakenSession) -> io::Result<()> {
         let mut waiting = self.waiting.lock().await;
         if waiting.1 {
             return Ok(());
@@ -172,11 +172,11 @@ impl Shared {
         waiting.1 = true;
         drop(waiting);
         let (a, b) = (
-            Taken {
+            TakenSession {
                 open: taken.open.clone(),
                 ..first
             },
-            Taken {
+            TakenSession {
                 open: first.open,
                 ..taken
             },
@@ -185,20 +185,20 @@ impl Shared {
         a.and(b)
     }
 
-    async fn relay(&self, mut taken: Taken) -> io::Result<()> {
+    async fn relay(&self, mut taken: TakenSession) -> io::Result<()> {
         let mut down = self.pass_on(&taken.open, &taken.early).await?;
-        let said = self.saying(&taken.open, StatusCode::Ok, taken.open.position(), b"")?;
+        let said = self.own_status(&taken.open, StatusCode::Ok, taken.open.position(), b"")?;
         taken.stream.write_all(&said).await?;
         copy_bidirectional(&mut taken.stream, &mut down).await?;
         Ok(())
     }
 
     async fn pass_on(&self, open: &Open, early: &[u8]) -> io::Result<TcpStream> {
-        let next = open.next();
+        let next = open.next_receiver();
         let endpoint = next.endpoint().ok_or(io::ErrorKind::InvalidInput)?;
         let mut down = TcpStream::connect(endpoint.to_string()).await?;
         let onward = open
-            .passed_on(self.key.public(), Duration::ZERO)
+            .forwarded(self.key.public(), Duration::ZERO)
             .map_err(io::Error::other)?;
         down.write_all(&[opens::bytes(&onward)?, early.to_vec()].concat())
             .await?;

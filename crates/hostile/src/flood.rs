@@ -13,13 +13,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use crate::opens;
 
 /// Maximum wait for one answer.
-const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A rate limit that is shared by its clones.
 #[derive(Clone, Debug)]
-pub struct Pace(Arc<tokio::sync::Mutex<Interval>>);
+pub struct SharedRateLimit(Arc<tokio::sync::Mutex<Interval>>);
 
-impl Pace {
+impl SharedRateLimit {
     /// Returns a limit of `per_second`, in bursts if the clock is too coarse for less.
     #[must_use]
     pub fn new(per_second: u32) -> Self {
@@ -37,12 +37,12 @@ impl Pace {
 /// OPENs that are sent until this value is dropped.
 #[derive(Debug)]
 pub struct Flood {
-    counts: Arc<Mutex<Counts>>,
+    counts: Arc<Mutex<FloodCounts>>,
     members: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct FloodCounts {
     sent: u64,
     answers: HashMap<StatusCode, u64>,
     without_answer: u64,
@@ -59,8 +59,8 @@ impl Flood {
         per_second: u32,
         make: impl Fn() -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
-        let counts = Arc::new(Mutex::new(Counts::default()));
-        let (make, pace) = (Arc::new(make), Pace::new(per_second));
+        let counts = Arc::new(Mutex::new(FloodCounts::default()));
+        let (make, pace) = (Arc::new(make), SharedRateLimit::new(per_second));
         let mut members = JoinSet::new();
         for number in 0..at_once {
             let source = (!sources.is_empty()).then(|| sources[number % sources.len()]);
@@ -70,7 +70,7 @@ impl Flood {
                     pace.wait().await;
                     let Some(bytes) = make() else { return };
                     counts.lock().sent += 1;
-                    let reported = opens::ask(target, source, &bytes, ANSWER).await;
+                    let reported = opens::ask(target, source, &bytes, ANSWER_TIMEOUT).await;
                     let mut counts = counts.lock();
                     match reported {
                         Ok(reported) => *counts.answers.entry(reported.code).or_default() += 1,

@@ -87,7 +87,7 @@ fn hello_head(token: u64) -> Vec<u8> {
 
 /// Builds the beginning of an entry's frame.
 #[must_use]
-pub fn head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
+pub fn entry_head(id: u64, source: u32, path: &[u8]) -> Vec<u8> {
     let mut out = id.to_le_bytes().to_vec();
     out.extend_from_slice(&source.to_le_bytes());
     put(&mut out, path);
@@ -109,7 +109,13 @@ const READABLE: u32 = 0o644;
 pub fn small(id: u64, source: u32, path: &[u8], data: &[u8], hash: [u8; 32]) -> Vec<u8> {
     frame(
         5,
-        &[&head(id, source, path)[..], &meta(READABLE), &hash, data].concat(),
+        &[
+            &entry_head(id, source, path)[..],
+            &meta(READABLE),
+            &hash,
+            data,
+        ]
+        .concat(),
     )
 }
 
@@ -122,7 +128,7 @@ pub fn honest_small(id: u64, path: &[u8], data: &[u8]) -> Vec<u8> {
 /// Builds a SYMLINK.
 #[must_use]
 pub fn symlink(id: u64, path: &[u8], target: &[u8]) -> Vec<u8> {
-    let mut body = [&head(id, 0, path)[..], &meta(READABLE)].concat();
+    let mut body = [&entry_head(id, 0, path)[..], &meta(READABLE)].concat();
     put(&mut body, target);
     frame(7, &body)
 }
@@ -136,7 +142,7 @@ pub fn directory(id: u64, path: &[u8]) -> Vec<u8> {
 /// Builds a DIRECTORY with given permissions.
 #[must_use]
 pub fn directory_with_mode(id: u64, path: &[u8], mode: u32) -> Vec<u8> {
-    frame(6, &[&head(id, 0, path)[..], &meta(mode)].concat())
+    frame(6, &[&entry_head(id, 0, path)[..], &meta(mode)].concat())
 }
 
 /// Builds a FILE, in blocks of 256 KiB.
@@ -151,7 +157,7 @@ pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8
     frame(
         4,
         &[
-            &head(id, 0, path)[..],
+            &entry_head(id, 0, path)[..],
             &meta(READABLE),
             &size.to_le_bytes(),
             &[block_log2],
@@ -191,7 +197,7 @@ pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
 /// Builds a symbolic link to `target` and entries to be written through it: a small file, a
 /// directory and a file in blocks. These are four entries; `id` is the first.
 #[must_use]
-pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
+pub fn entries_beneath_link(id: u64, target: &[u8]) -> Vec<u8> {
     [
         symlink(id, b"link", target),
         honest_small(id + 1, b"link/evil", b"evil"),
@@ -206,7 +212,7 @@ pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
 /// Builds a FAILED with a detail text.
 #[must_use]
 pub fn failed(id: u64, path: &[u8], code: u8, detail: &[u8]) -> Vec<u8> {
-    let mut body = head(id, 0, path);
+    let mut body = entry_head(id, 0, path);
     body.push(code);
     put(&mut body, detail);
     frame(10, &body)

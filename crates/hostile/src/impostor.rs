@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::socket;
-use crate::status::Saying;
+use crate::status::StatusToSend;
 
 /// A server that accepts connections until it is dropped.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ async fn pretend(mut stream: TcpStream, own: &SigningKey, victim: PublicKey) -> 
     let Ok((open, _, early)) = receive_open(&mut stream).await else {
         return Ok(());
     };
-    let saying = Saying {
+    let saying = StatusToSend {
         code: StatusCode::Ok,
         place: open.position(),
         acceptor: true,

@@ -30,10 +30,10 @@ mod socket;
 pub mod status;
 mod usage;
 
-pub use crowd::{Crowd, Gathering, Manner};
+pub use crowd::{Crowd, CrowdPlan, StrangerBehaviour};
 pub use depot::{HostileDepot, Lie};
-pub use flood::{Flood, Pace};
+pub use flood::{Flood, SharedRateLimit};
 pub use impostor::Impostor;
 pub use names::SilentNames;
-pub use server::{Answer, HostileServer};
+pub use server::{HostileServer, ServerAnswer};
 pub use usage::Usage;

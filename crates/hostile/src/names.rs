@@ -36,7 +36,7 @@ impl SilentNames {
 
     /// Returns the number of questions so far.
     #[must_use]
-    pub fn asked(&self) -> u64 {
+    pub fn question_count(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 }

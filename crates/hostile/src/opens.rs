@@ -8,16 +8,16 @@ use std::time::Duration;
 use bytes::BytesMut;
 use longhaul_hop::unix_ms;
 use longhaul_proto::{
-    Endpoint, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, SigningKey,
+    Endpoint, MAX_PASSED_DEPOTS, Open, PublicKey, Route, ServiceName, SessionId, SigningKey,
 };
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use crate::socket;
-use crate::status::{self, Reported};
+use crate::status::{self, ReceivedStatus};
 
 /// Time for setup that these OPENs allow.
-const BUDGET: Duration = Duration::from_secs(10);
+const SETUP_BUDGET: Duration = Duration::from_secs(10);
 
 /// Builds a valid OPEN by `key`, as the depot at `depot` receives it, with `destination` as the
 /// next hop.
@@ -57,7 +57,7 @@ pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
 /// As [`to_depot`].
 pub fn to_server(key: &SigningKey, offramp: SocketAddr, server: Endpoint) -> io::Result<Open> {
     let mut open = fresh(key, Route::direct(), offramp.into(), unix_ms())?;
-    (open.service, open.onward) = (Service::TCP, Some(server));
+    (open.service, open.onward) = (ServiceName::TCP, Some(server));
     open.sign(key, unix_ms()).map_err(io::Error::other)?;
     Ok(open)
 }
@@ -69,9 +69,9 @@ fn fresh(
     at_unix_ms: u64,
 ) -> io::Result<Open> {
     let id = SessionId::random().map_err(io::Error::other)?;
-    let mut open = Open::new(id, Service::COPY, route, destination, BUDGET);
+    let mut open = Open::new(id, ServiceName::COPY, route, destination, SETUP_BUDGET);
     open.sign(key, at_unix_ms).map_err(io::Error::other)?;
-    Ok(open.departing())
+    Ok(open.for_first_hop())
 }
 
 /// Builds an OPEN in the name of `victim`, whose public key is known, with a signature that is not
@@ -104,7 +104,7 @@ pub fn forged_by(
 /// # Errors
 /// The system gives no random numbers.
 pub fn with_all_depots_passed(mut open: Open) -> io::Result<Open> {
-    for _ in 0..MAX_PASSED {
+    for _ in 0..MAX_PASSED_DEPOTS {
         open.passed
             .push(SigningKey::generate().map_err(io::Error::other)?.public());
     }
@@ -124,7 +124,7 @@ pub fn bytes(open: &Open) -> io::Result<Vec<u8>> {
 /// Returns the first `length` bytes of an OPEN that never ends: a header that announces 8 KiB, and
 /// zeros.
 #[must_use]
-pub fn beginning(length: usize) -> Vec<u8> {
+pub fn endless_open_prefix(length: usize) -> Vec<u8> {
     let mut bytes = vec![0xf1, 0x4c, 0x48, 0x4f, 1, 1, 0x20, 0x00, 0, 0, 0, 0];
     bytes.resize(length, 0);
     bytes
@@ -139,7 +139,7 @@ pub async fn ask(
     source: Option<IpAddr>,
     bytes: &[u8],
     limit: Duration,
-) -> io::Result<Reported> {
+) -> io::Result<ReceivedStatus> {
     let asked = async {
         let mut stream = socket::connect(target, source).await?;
         stream.write_all(bytes).await?;
@@ -163,10 +163,10 @@ mod tests {
         let place = || Endpoint::from(SocketAddr::from(([127, 0, 0, 1], 7511)));
         let good = to_depot(&key, depot, place()).unwrap();
         assert!(good.verify().is_ok());
-        assert_eq!(good.next().endpoint(), Some(&place()));
+        assert_eq!(good.next_receiver().endpoint(), Some(&place()));
         let all = with_all_depots_passed(good).unwrap();
         assert!(all.verify().is_ok(), "the depots passed are not signed");
-        assert_eq!(all.passed.len(), MAX_PASSED);
+        assert_eq!(all.passed.len(), MAX_PASSED_DEPOTS);
         assert!(
             forged(key.public(), depot, place())
                 .unwrap()
@@ -174,10 +174,10 @@ mod tests {
                 .is_err()
         );
         let acceptors = to_acceptor(&key, depot).unwrap();
-        assert_eq!(acceptors.next().endpoint(), None);
+        assert_eq!(acceptors.next_receiver().endpoint(), None);
         let servers = to_server(&key, depot, place()).unwrap();
         assert_eq!(
-            (servers.next().endpoint(), servers.onward.clone()),
+            (servers.next_receiver().endpoint(), servers.onward.clone()),
             (None, Some(place()))
         );
         assert!(servers.verify().is_ok());
@@ -187,6 +187,6 @@ mod tests {
     #[test]
     fn incomplete_open_is_not_an_error_yet() {
         let mut decoder = OpenDecoder::new();
-        assert!(matches!(decoder.feed(&beginning(200)), Ok(None)));
+        assert!(matches!(decoder.feed(&endless_open_prefix(200)), Ok(None)));
     }
 }

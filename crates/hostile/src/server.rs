@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_session::{Identity, ListenOptions, Listener, PublicKey, Service, Session};
+use longhaul_session::{Identity, ListenOptions, Listener, PublicKey, ServiceName, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -15,7 +15,7 @@ const SESSION_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// Bytes that it sends, whatever it is asked.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct ServerAnswer {
     /// Encoded frames, one after the other.
     pub frames: Vec<u8>,
     /// Delay and further frames to send after it.
@@ -37,11 +37,15 @@ impl HostileServer {
     ///
     /// # Errors
     /// The address cannot be bound.
-    pub async fn start(address: SocketAddr, answer: Answer) -> io::Result<Self> {
+    pub async fn start(address: SocketAddr, answer: ServerAnswer) -> io::Result<Self> {
         let identity = Arc::new(Identity::generate().map_err(io::Error::other)?);
         let key = identity.public();
-        let options =
-            ListenOptions::new(address, identity, Arc::new(|_| true), vec![Service::COPY]);
+        let options = ListenOptions::new(
+            address,
+            identity,
+            Arc::new(|_| true),
+            vec![ServiceName::COPY],
+        );
         let listener = Listener::bind(options).await.map_err(io::Error::other)?;
         let address = listener.local_addr();
         let answer = Arc::new(answer);
@@ -49,9 +53,9 @@ impl HostileServer {
         task.spawn(async move {
             while let Ok(session) = listener.accept().await {
                 let answer = Arc::clone(&answer);
-                tokio::spawn(
-                    async move { timeout(SESSION_TIME_LIMIT, say(session, &answer)).await },
-                );
+                tokio::spawn(async move {
+                    timeout(SESSION_TIME_LIMIT, send_answer(session, &answer)).await
+                });
             }
         });
         Ok(Self {
@@ -63,7 +67,7 @@ impl HostileServer {
 }
 
 /// Sends `answer` once the client has begun, and receives until its end.
-async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
+async fn send_answer(mut session: Session, answer: &ServerAnswer) -> io::Result<()> {
     let mut received = vec![0; 64 * 1024];
     if session.read(&mut received).await? == 0 {
         return Ok(());

@@ -18,7 +18,7 @@ const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
 /// Content of a STATUS, of which only the length was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reported {
+pub struct ReceivedStatus {
     /// Status code.
     pub code: StatusCode,
     /// Position on the route that the reporter claims.
@@ -31,7 +31,7 @@ pub struct Reported {
 
 /// A STATUS to be built.
 #[derive(Clone, Debug)]
-pub struct Saying<'a> {
+pub struct StatusToSend<'a> {
     /// Status code.
     pub code: StatusCode,
     /// Position on the route to claim.
@@ -46,7 +46,7 @@ pub struct Saying<'a> {
     pub detail: &'a [u8],
 }
 
-impl Saying<'_> {
+impl StatusToSend<'_> {
     /// Encodes the STATUS, with a valid checksum and without a signature.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
@@ -103,7 +103,7 @@ fn put(bytes: &mut Vec<u8>, option: u16, value: &[u8]) {
 ///
 /// # Errors
 /// The stream ends, or contains something else.
-pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<ReceivedStatus> {
     let mut bytes = vec![0; HEADER];
     stream.read_exact(&mut bytes).await?;
     let length = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
@@ -113,7 +113,7 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported>
     }
     bytes.resize(length, 0);
     stream.read_exact(&mut bytes[HEADER..]).await?;
-    let mut reported = Reported {
+    let mut reported = ReceivedStatus {
         code: StatusCode::from_u8(bytes[HEADER]),
         place: bytes[HEADER + 1],
         acceptor: bytes[5] & FROM_ACCEPTOR != 0,

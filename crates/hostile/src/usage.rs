@@ -21,7 +21,7 @@ impl Usage {
     ///
     /// # Errors
     /// The process is gone, or belongs to another user.
-    pub fn of(process: u32) -> io::Result<Self> {
+    pub fn read(process: u32) -> io::Result<Self> {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd"))?.count();
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         let bytes = |field: &str| {
@@ -57,12 +57,12 @@ mod tests {
 
     #[test]
     fn usage_of_this_process_is_read() {
-        let usage = Usage::of(std::process::id()).unwrap();
+        let usage = Usage::read(std::process::id()).unwrap();
         assert!(usage.descriptors >= 3, "{usage:?}");
         assert!(
             usage.most_resident >= usage.resident && usage.resident > 1 << 20,
             "{usage:?}"
         );
-        assert!(Usage::of(u32::MAX).is_err());
+        assert!(Usage::read(u32::MAX).is_err());
     }
 }

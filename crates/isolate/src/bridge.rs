@@ -18,18 +18,18 @@ use tokio::time::Instant;
 
 use crate::device::MTU;
 use crate::end::Wire;
-use crate::names::Names;
-use crate::packet::{Packet, Pair};
-use crate::ramp::Wishes;
+use crate::names::NamesByAddress;
+use crate::packet::{AddressPair, Packet};
+use crate::ramp::ConnectionWishes;
 use crate::resolvers::Resolvers;
-use crate::start::Network;
+use crate::start::ProgramNetwork;
 use crate::tcp::Connections;
-use crate::udp::Flows;
+use crate::udp::UdpFlows;
 
 /// Time for connections that the program left open when it ended, as for an on-ramp that stops.
-const DRAIN: Duration = Duration::from_secs(60);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of packets read before the connections have their turn.
-const BATCH: usize = 32;
+const MAX_PACKETS_PER_BATCH: usize = 32;
 
 /// The running bridge.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Bridge {
     ///
     /// # Errors
     /// No thread or descriptor is available.
-    pub fn start(network: Network, wishes: Wishes) -> io::Result<Self> {
+    pub fn start(network: ProgramNetwork, wishes: ConnectionWishes) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -51,7 +51,7 @@ impl Bridge {
         let (ready, started) = std::sync::mpsc::channel();
         let body = move || {
             let carried = async move {
-                match Inside::new(network, wishes) {
+                match BridgeState::new(network, wishes) {
                     Ok(inside) => {
                         let _ = ready.send(Ok(()));
                         inside.carry(stopped).await;
@@ -88,12 +88,12 @@ fn registered(device: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// The device, for writing.
-pub(crate) struct Output {
+pub(crate) struct DeviceOutput {
     device: Rc<AsyncFd<OwnedFd>>,
     room: Vec<u8>,
 }
 
-impl Wire for Output {
+impl Wire for DeviceOutput {
     fn send(&mut self, packet: &[u8]) {
         // A packet that the device does not take is lost, as on any network; TCP retransmits it.
         let _ = rustix::io::write(&*self.device, packet);
@@ -105,25 +105,25 @@ impl Wire for Output {
 }
 
 /// State of the bridge.
-pub(crate) struct Inside {
+pub(crate) struct BridgeState {
     device: Rc<AsyncFd<OwnedFd>>,
-    output: RefCell<Output>,
+    output: RefCell<DeviceOutput>,
     _resolv_conf: tempfile::NamedTempFile,
-    pub(crate) wishes: Wishes,
+    pub(crate) wishes: ConnectionWishes,
     pub(crate) resolvers: Resolvers,
-    pub(crate) names: RefCell<Names>,
+    pub(crate) names: RefCell<NamesByAddress>,
     pub(crate) connections: Connections,
-    pub(crate) flows: Flows,
+    pub(crate) flows: UdpFlows,
     began: Instant,
     /// Number of established connections.
     standing: Cell<usize>,
     none_stands: Notify,
 }
 
-impl Inside {
-    fn new(network: Network, wishes: Wishes) -> io::Result<Rc<Self>> {
+impl BridgeState {
+    fn new(network: ProgramNetwork, wishes: ConnectionWishes) -> io::Result<Rc<Self>> {
         let device = Rc::new(registered(network.device)?);
-        let output = Output {
+        let output = DeviceOutput {
             device: Rc::clone(&device),
             room: Vec::with_capacity(MTU),
         };
@@ -135,7 +135,7 @@ impl Inside {
             resolvers: network.resolvers,
             names: RefCell::default(),
             connections: Connections::default(),
-            flows: Flows::default(),
+            flows: UdpFlows::default(),
             began: Instant::now(),
             standing: Cell::new(0),
             none_stands: Notify::new(),
@@ -165,7 +165,7 @@ impl Inside {
 
     /// Reads some packets. Returns false if there are no more for now.
     fn receive_some(self: &Rc<Self>, packet: &mut [u8]) -> io::Result<bool> {
-        for _ in 0..BATCH {
+        for _ in 0..MAX_PACKETS_PER_BATCH {
             match rustix::io::read(&*self.device, &mut *packet) {
                 Ok(length) => self.packet(packet.get(..length).unwrap_or_default()),
                 Err(Errno::INTR) => {}
@@ -194,7 +194,7 @@ impl Inside {
                 self.none_stands.notified().await;
             }
         };
-        let _ = tokio::time::timeout(DRAIN, ended).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, ended).await;
     }
 
     /// Returns the current time in the form that connections use.
@@ -203,12 +203,12 @@ impl Inside {
     }
 
     /// Converts such a time.
-    pub(crate) fn at(&self, time: Duration) -> Instant {
+    pub(crate) fn instant_at(&self, time: Duration) -> Instant {
         self.began + time
     }
 
     /// Calls `body` with the device for sending.
-    pub(crate) fn with_output<T>(&self, body: impl FnOnce(&mut Output) -> T) -> T {
+    pub(crate) fn with_output<T>(&self, body: impl FnOnce(&mut DeviceOutput) -> T) -> T {
         body(&mut self.output.borrow_mut())
     }
 
@@ -220,26 +220,29 @@ impl Inside {
     }
 
     /// Counts an established connection until the returned value is dropped.
-    pub(crate) fn stands(self: &Rc<Self>) -> Standing {
+    pub(crate) fn count_established(self: &Rc<Self>) -> EstablishedGuard {
         self.standing.set(self.standing.get() + 1);
-        Standing(Rc::clone(self))
+        EstablishedGuard(Rc::clone(self))
     }
 
     /// Returns the number of established connections.
-    pub(crate) const fn standing(&self) -> usize {
+    pub(crate) const fn established_count(&self) -> usize {
         self.standing.get()
     }
 
     /// Returns the name that last resolved to a destination.
-    pub(crate) fn name(&self, pair: &Pair) -> Option<String> {
-        self.names.borrow().of(pair.far.ip()).map(str::to_owned)
+    pub(crate) fn name(&self, pair: &AddressPair) -> Option<String> {
+        self.names
+            .borrow()
+            .name_of(pair.far.ip())
+            .map(str::to_owned)
     }
 }
 
 /// An established connection in the count.
-pub(crate) struct Standing(Rc<Inside>);
+pub(crate) struct EstablishedGuard(Rc<BridgeState>);
 
-impl Drop for Standing {
+impl Drop for EstablishedGuard {
     fn drop(&mut self) {
         let left = self.0.standing.get().saturating_sub(1);
         self.0.standing.set(left);

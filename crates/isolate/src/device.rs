@@ -23,23 +23,23 @@ use rustix::net::{SocketFlags, SocketType, socket_with};
 use crate::addresses::{PROGRAM_V4, PROGRAM_V6};
 
 /// Name of the device.
-const NAME: &str = "longhaul";
+const DEVICE_NAME: &str = "longhaul";
 /// Maximum length of a packet, in bytes: the maximum of a TUN device. So every UDP datagram is one
 /// packet, and a connection's bytes come in few.
 pub(crate) const MTU: usize = 65535;
 /// Packets that the device holds until they are read. The kernel's default of 500 is less than many
 /// connections may have in flight.
-const QUEUE: u32 = 4096;
+const QUEUE_PACKETS: u32 = 4096;
 /// Interface index of loopback in each network namespace.
-const LOOPBACK: u32 = 1;
+const LOOPBACK_INDEX: u32 = 1;
 
 /// Creates the device in the caller's network namespace.
-pub(crate) fn make() -> io::Result<OwnedFd> {
+pub(crate) fn create() -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
     // SAFETY: `ifreq` is plain data, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(NAME.bytes()) {
+    for (to, from) in request.ifr_name.iter_mut().zip(DEVICE_NAME.bytes()) {
         *to = from.cast_signed();
     }
     request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_TUN | libc::IFF_NO_PI).unwrap_or(0);
@@ -52,7 +52,7 @@ pub(crate) fn make() -> io::Result<OwnedFd> {
 }
 
 /// Returns the index of an interface of the caller's network namespace.
-pub(crate) fn index_of(name: &str) -> io::Result<u32> {
+pub(crate) fn interface_index(name: &str) -> io::Result<u32> {
     let any = socket_with(
         rustix::net::AddressFamily::UNIX,
         SocketType::DGRAM,
@@ -64,20 +64,23 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
 
 /// Brings up loopback and the device, the latter with the program's addresses and all routes.
 pub(crate) fn configure() -> io::Result<()> {
-    let device = index_of(NAME)?;
-    let mut kernel = Kernel::open()?;
-    kernel.ask(up(LOOPBACK, Vec::new()))?;
+    let device = interface_index(DEVICE_NAME)?;
+    let mut kernel = RtnetlinkSocket::open()?;
+    kernel.request(up(LOOPBACK_INDEX, Vec::new()))?;
     let mtu = u32::try_from(MTU).unwrap_or(u32::MAX);
-    kernel.ask(up(
+    kernel.request(up(
         device,
-        vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(QUEUE)],
+        vec![
+            LinkAttribute::Mtu(mtu),
+            LinkAttribute::TxQueueLen(QUEUE_PACKETS),
+        ],
     ))?;
-    kernel.ask(address(device, PROGRAM_V4.into()))?;
-    kernel.ask(all_routes(device, AddressFamily::Inet))?;
+    kernel.request(address(device, PROGRAM_V4.into()))?;
+    kernel.request(all_routes(device, AddressFamily::Inet))?;
     // If the kernel has no IPv6, or none in new namespaces, there is none here either.
     let _ = kernel
-        .ask(address(device, PROGRAM_V6.into()))
-        .and_then(|()| kernel.ask(all_routes(device, AddressFamily::Inet6)));
+        .request(address(device, PROGRAM_V6.into()))
+        .and_then(|()| kernel.request(all_routes(device, AddressFamily::Inet6)));
     Ok(())
 }
 
@@ -119,12 +122,12 @@ fn all_routes(index: u32, family: AddressFamily) -> RouteNetlinkMessage {
 }
 
 /// A socket to the kernel (rtnetlink), and the number of the last request.
-struct Kernel {
+struct RtnetlinkSocket {
     socket: Socket,
     number: u32,
 }
 
-impl Kernel {
+impl RtnetlinkSocket {
     fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -133,7 +136,7 @@ impl Kernel {
     }
 
     /// Sends one request, and returns its result.
-    fn ask(&mut self, what: RouteNetlinkMessage) -> io::Result<()> {
+    fn request(&mut self, what: RouteNetlinkMessage) -> io::Result<()> {
         self.number += 1;
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK;

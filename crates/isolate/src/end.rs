@@ -17,16 +17,16 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
 
 use crate::device::MTU;
-use crate::packet::{Pair, Segment};
+use crate::packet::{AddressPair, TcpSegment};
 
 /// Buffer of each direction in bytes: received bytes that are not read yet (the program's window),
 /// and sent bytes that the program has not acknowledged.
-pub(crate) const BUFFER: usize = 256 * 1024;
+pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 /// Time without acknowledgement after which the program's kernel counts as gone.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(180);
+const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Minimum time between two calls of [`End::poll`] without a packet between them.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum distance of a sequence number behind the expected one: a retransmission of received
 /// bytes. The program's kernel sends nothing further off. At half of all numbers, before and behind
 /// cannot be distinguished.
@@ -52,7 +52,7 @@ pub(crate) enum Readable {
 }
 
 /// One connection.
-pub(crate) struct End {
+pub(crate) struct ConnectionEnd {
     interface: Interface,
     sockets: SocketSet<'static>,
     socket: SocketHandle,
@@ -73,19 +73,19 @@ pub(crate) struct End {
     silent_since: Option<Duration>,
 }
 
-impl End {
+impl ConnectionEnd {
     /// Answers a program that asks for a connection with the packet `syn`. `seed` must be secret,
     /// because sequence numbers are derived from it.
-    pub(crate) fn answer(
-        pair: &Pair,
-        (segment, syn): (&Segment, &[u8]),
+    pub(crate) fn accept(
+        pair: &AddressPair,
+        (segment, syn): (&TcpSegment, &[u8]),
         seed: u64,
         now: Duration,
         wire: &mut dyn Wire,
     ) -> Self {
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
-        let mut interface = Interface::new(config, &mut Pass::idle(wire), instant(now));
+        let mut interface = Interface::new(config, &mut PacketDevice::idle(wire), instant(now));
         let ip = match pair.far.ip() {
             IpAddr::V4(ip) => IpCidr::new(ip.into(), 32),
             IpAddr::V6(ip) => IpCidr::new(ip.into(), 128),
@@ -93,7 +93,7 @@ impl End {
         interface.update_ip_addrs(|addresses| {
             let _ = addresses.push(ip);
         });
-        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
+        let buffer = || SocketBuffer::new(vec![0; BUFFER_BYTES]);
         let mut socket = Socket::new(buffer(), buffer());
         // Bytes are passed on as the far side has sent them, without waiting for more.
         socket.set_nagle_enabled(false);
@@ -120,16 +120,16 @@ impl End {
     /// Handles a packet of this connection.
     pub(crate) fn packet(
         &mut self,
-        segment: &Segment,
+        segment: &TcpSegment,
         packet: &[u8],
         now: Duration,
         wire: &mut dyn Wire,
     ) {
-        if !self.may_come(segment) {
+        if !self.is_acceptable(segment) {
             return;
         }
         self.silent_since = None;
-        let mut pass = Pass {
+        let mut pass = PacketDevice {
             incoming: Some(packet),
             wire,
         };
@@ -140,19 +140,19 @@ impl End {
 
     /// Returns true if the program's kernel may send this segment. The kernel knows its window, and
     /// the stack assumes that nothing lies beyond the end of its buffer.
-    fn may_come(&self, segment: &Segment) -> bool {
+    fn is_acceptable(&self, segment: &TcpSegment) -> bool {
         let waiting = u32::try_from(self.socket().recv_queue()).unwrap_or(u32::MAX);
         let expected = self.expected.wrapping_add(waiting);
         let ahead = i64::from(segment.number().wrapping_sub(expected).cast_signed());
         // The end of the stream takes a number, but no space.
-        let room = i64::try_from(BUFFER).unwrap_or(0) - i64::from(waiting) + 1;
+        let room = i64::try_from(BUFFER_BYTES).unwrap_or(0) - i64::from(waiting) + 1;
         ahead >= -MAX_BYTES_BEHIND && ahead + i64::from(segment.length()) <= room
     }
 
     /// Sends what is due. To be called after any other call, and at [`End::next`].
     pub(crate) fn poll(&mut self, now: Duration, wire: &mut dyn Wire) {
         self.report_close();
-        let mut pass = Pass::idle(wire);
+        let mut pass = PacketDevice::idle(wire);
         while self
             .interface
             .poll_egress(instant(now), &mut pass, &mut self.sockets)
@@ -164,7 +164,7 @@ impl End {
             >= self
                 .silent_since
                 .get_or_insert(now)
-                .saturating_add(UNACKNOWLEDGED)
+                .saturating_add(ACKNOWLEDGEMENT_TIMEOUT)
         {
             self.socket_mut().abort();
         }
@@ -209,14 +209,14 @@ impl End {
     }
 
     /// Returns the time of the next call of [`End::poll`], if nothing comes before.
-    pub(crate) fn next(&mut self, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_poll(&mut self, now: Duration) -> Option<Duration> {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         let at = at.map(|at| Duration::from_micros(u64::try_from(at.total_micros()).unwrap_or(0)));
         let gone = self
             .silent_since
-            .map(|since| since.saturating_add(UNACKNOWLEDGED));
+            .map(|since| since.saturating_add(ACKNOWLEDGEMENT_TIMEOUT));
         // The stack may ask to be called immediately although it has nothing to do.
-        let soon = now.saturating_add(LEAST_WAIT);
+        let soon = now.saturating_add(MIN_POLL_INTERVAL);
         let next = at.into_iter().chain(gone).min();
         next.map(|next| next.max(soon))
     }
@@ -316,12 +316,12 @@ fn instant(now: Duration) -> Instant {
 }
 
 /// A device for the stack: one packet in, any number out.
-struct Pass<'a> {
+struct PacketDevice<'a> {
     incoming: Option<&'a [u8]>,
     wire: &'a mut dyn Wire,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> PacketDevice<'a> {
     fn idle(wire: &'a mut dyn Wire) -> Self {
         Self {
             incoming: None,
@@ -333,7 +333,7 @@ impl<'a> Pass<'a> {
 struct In<'a>(&'a [u8]);
 struct Out<'a>(&'a mut dyn Wire);
 
-impl Device for Pass<'_> {
+impl Device for PacketDevice<'_> {
     type RxToken<'b>
         = In<'b>
     where

@@ -5,7 +5,7 @@ use std::io;
 /// Step of the setup. Its number goes from the child to its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Step {
+pub enum SetupStep {
     /// Creating the namespaces.
     Namespaces = 1,
     /// Keeping the caller's user and group in the user namespace.
@@ -20,7 +20,7 @@ pub enum Step {
     HandOver = 6,
 }
 
-impl Step {
+impl SetupStep {
     const ALL: [Self; 6] = [
         Self::Namespaces,
         Self::Users,
@@ -34,7 +34,7 @@ impl Step {
         self as u8
     }
 
-    pub(crate) fn of(number: u8) -> Option<Self> {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|step| step.number() == number)
     }
 }
@@ -65,16 +65,16 @@ pub enum IsolateError {
 
 impl IsolateError {
     /// Returns the error of a step that failed in the child.
-    pub(crate) fn at(step: Step, error: io::Error) -> Self {
+    pub(crate) fn from_step(step: SetupStep, error: io::Error) -> Self {
         match step {
-            Step::Namespaces | Step::Users => Self::NoNamespaces(error),
-            Step::Mounts if error.kind() == io::ErrorKind::PermissionDenied => {
+            SetupStep::Namespaces | SetupStep::Users => Self::NoNamespaces(error),
+            SetupStep::Mounts if error.kind() == io::ErrorKind::PermissionDenied => {
                 Self::NoNamespaces(error)
             }
-            Step::Mounts => Self::Failed("its mounts", error),
-            Step::Device => Self::NoDevice(error),
-            Step::Addresses => Self::Failed("its addresses", error),
-            Step::HandOver => Self::Failed("handing over its device", error),
+            SetupStep::Mounts => Self::Failed("its mounts", error),
+            SetupStep::Device => Self::NoDevice(error),
+            SetupStep::Addresses => Self::Failed("its addresses", error),
+            SetupStep::HandOver => Self::Failed("handing over its device", error),
         }
     }
 }

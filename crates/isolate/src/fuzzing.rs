@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::end::{End, Wire};
+use crate::end::{ConnectionEnd, Wire};
 use crate::packet::{self, Packet};
 
 /// Handles a packet from the device, which must not panic.
@@ -13,7 +13,7 @@ pub(crate) fn packet(bytes: &[u8]) {
             let _ = packet::unreachable(&pair, bytes, packet::Unreachable::Network);
             if segment.opens() && crate::addresses::may_leave(pair.far) {
                 let mut nowhere = Nowhere::default();
-                End::answer(&pair, (&segment, bytes), 1, Duration::ZERO, &mut nowhere);
+                ConnectionEnd::accept(&pair, (&segment, bytes), 1, Duration::ZERO, &mut nowhere);
             }
         }
         Packet::Udp(pair, payload) => {

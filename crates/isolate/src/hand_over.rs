@@ -9,7 +9,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use crate::error::{IsolateError, Step};
+use crate::error::{IsolateError, SetupStep};
 
 /// First byte of a message with a device.
 const READY: u8 = 0;
@@ -41,7 +41,7 @@ pub(crate) fn give(parent: &OwnedFd, device: &OwnedFd) -> io::Result<()> {
 }
 
 /// Reports what failed.
-pub(crate) fn fail(parent: &OwnedFd, step: Step, error: &io::Error) {
+pub(crate) fn fail(parent: &OwnedFd, step: SetupStep, error: &io::Error) {
     let [a, b, c, d] = error.raw_os_error().unwrap_or(0).to_ne_bytes();
     let _ = rustix::net::send(parent, &[step.number(), a, b, c, d], SendFlags::NOSIGNAL);
 }
@@ -55,9 +55,9 @@ pub(crate) fn take(child: &OwnedFd) -> Option<Result<OwnedFd, IsolateError>> {
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     rustix::net::recvmsg(child, &mut [IoSliceMut::new(&mut bytes)], &mut with, flags).ok()?;
     let [number, a, b, c, d] = bytes;
-    if let Some(step) = Step::of(number) {
+    if let Some(step) = SetupStep::from_number(number) {
         let error = io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
-        return Some(Err(IsolateError::at(step, error)));
+        return Some(Err(IsolateError::from_step(step, error)));
     }
     with.drain()
         .filter_map(|message| match message {

@@ -36,5 +36,5 @@ mod udp;
 
 pub use bridge::Bridge;
 pub use error::IsolateError;
-pub use ramp::Wishes;
-pub use start::{Network, needs_user_namespace, start};
+pub use ramp::ConnectionWishes;
+pub use start::{ProgramNetwork, needs_user_namespace, start};

@@ -6,26 +6,26 @@ use std::net::IpAddr;
 
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RData;
-use longhaul_ramp::MAX_NAME;
+use longhaul_ramp::MAX_NAME_BYTES;
 
 /// Maximum number of remembered addresses. A new one replaces the one that was named longest ago.
 const MAX_ADDRESSES: usize = 2048;
 
 /// Remembered addresses and their names.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
-    known: HashMap<IpAddr, Known>,
+pub(crate) struct NamesByAddress {
+    known: HashMap<IpAddr, RememberedName>,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct RememberedName {
     name: String,
     /// Time at which it was named.
     at: u64,
 }
 
-impl Names {
+impl NamesByAddress {
     /// Learns from a name server's answer: its addresses belong to the requested name, through any
     /// aliases. Other packets are ignored.
     pub(crate) fn learn(&mut self, packet: &[u8]) {
@@ -41,7 +41,7 @@ impl Names {
         let name = query.name().to_ascii();
         let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
         if name.is_empty()
-            || name.len() > MAX_NAME
+            || name.len() > MAX_NAME_BYTES
             || !name.bytes().all(|byte| byte.is_ascii_graphic())
         {
             return;
@@ -56,7 +56,7 @@ impl Names {
     }
 
     /// Returns the name that last resolved to an address.
-    pub(crate) fn of(&self, address: IpAddr) -> Option<&str> {
+    pub(crate) fn name_of(&self, address: IpAddr) -> Option<&str> {
         self.known.get(&address).map(|known| known.name.as_str())
     }
 
@@ -68,7 +68,7 @@ impl Names {
                 self.known.remove(&oldest);
             }
         }
-        let known = Known {
+        let known = RememberedName {
             name: name.to_owned(),
             at: self.clock,
         };
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn addresses_belong_to_the_name_that_was_asked_for() {
-        let mut names = Names::default();
+        let mut names = NamesByAddress::default();
         let six = "2001:db8::7".parse().unwrap();
         names.learn(&answer(
             "Data.Archive.Example.",
@@ -119,24 +119,24 @@ mod tests {
             ],
         ));
         assert_eq!(
-            names.of("192.0.2.7".parse().unwrap()),
+            names.name_of("192.0.2.7".parse().unwrap()),
             Some("data.archive.example")
         );
-        assert_eq!(names.of(six.into()), Some("data.archive.example"));
-        assert_eq!(names.of("192.0.2.8".parse().unwrap()), None);
+        assert_eq!(names.name_of(six.into()), Some("data.archive.example"));
+        assert_eq!(names.name_of("192.0.2.8".parse().unwrap()), None);
         names.learn(&answer(
             "other.example.",
             vec![a("other.example.", Ipv4Addr::new(192, 0, 2, 7))],
         ));
         assert_eq!(
-            names.of("192.0.2.7".parse().unwrap()),
+            names.name_of("192.0.2.7".parse().unwrap()),
             Some("other.example")
         );
     }
 
     #[test]
     fn remembered_addresses_are_bounded() {
-        let mut names = Names::default();
+        let mut names = NamesByAddress::default();
         let address = |number: u32| Ipv4Addr::from(0x0a00_0000 + number);
         for number in 0..5000 {
             names.learn(&answer(
@@ -145,20 +145,23 @@ mod tests {
             ));
         }
         assert_eq!(names.known.len(), MAX_ADDRESSES);
-        assert!(names.of(address(4999).into()).is_some() && names.of(address(0).into()).is_none());
+        assert!(
+            names.name_of(address(4999).into()).is_some()
+                && names.name_of(address(0).into()).is_none()
+        );
     }
 
     proptest! {
         #[test]
         fn arbitrary_packets_do_not_panic(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
-            let mut names = Names::default();
+            let mut names = NamesByAddress::default();
             names.learn(&packet);
             let mut spoilt = answer("a.example.", vec![a("a.example.", Ipv4Addr::LOCALHOST)]);
             let at = at.index(spoilt.len());
             spoilt[at] = byte;
             names.learn(&spoilt);
             names.learn(&spoilt[..at]);
-            prop_assert!(names.known.values().all(|known| known.name.len() <= MAX_NAME));
+            prop_assert!(names.known.values().all(|known| known.name.len() <= MAX_NAME_BYTES));
         }
     }
 }

@@ -9,14 +9,14 @@ use etherparse::{
 };
 
 /// Hop limit of packets built here; one hop, to the program's kernel, would do.
-const HOPS: u8 = 64;
+const HOP_LIMIT: u8 = 64;
 /// Bytes of a packet that are quoted in an ICMP message about it: its IP and transport headers with
 /// their options, which is more than RFC 792 requires.
-const QUOTED: usize = 128;
+const MAX_QUOTED_BYTES: usize = 128;
 
 /// Addresses of a packet's two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Pair {
+pub(crate) struct AddressPair {
     /// Address of the program.
     pub(crate) program: SocketAddr,
     /// Address of the far end.
@@ -27,16 +27,16 @@ pub(crate) struct Pair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packet<'a> {
     /// A segment of a connection.
-    Tcp(Pair, Segment),
+    Tcp(AddressPair, TcpSegment),
     /// A datagram.
-    Udp(Pair, &'a [u8]),
+    Udp(AddressPair, &'a [u8]),
     /// A packet that is not answered.
     Other,
 }
 
 /// Properties of a TCP segment that matter outside its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct TcpSegment {
     syn: bool,
     reset: bool,
     acknowledges: Option<u32>,
@@ -82,14 +82,14 @@ impl<'a> Packet<'a> {
             }
             _ => return Self::Other,
         };
-        let pair = |source, destination| Pair {
+        let pair = |source, destination| AddressPair {
             program: SocketAddr::new(from, source),
             far: SocketAddr::new(to, destination),
         };
         match &sliced.transport {
             Some(TransportSlice::Tcp(tcp)) => {
                 let length = tcp.payload().len() + usize::from(tcp.syn()) + usize::from(tcp.fin());
-                let segment = Segment {
+                let segment = TcpSegment {
                     syn: tcp.syn(),
                     reset: tcp.rst(),
                     acknowledges: tcp.ack().then(|| tcp.acknowledgment_number()),
@@ -107,7 +107,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl Segment {
+impl TcpSegment {
     /// Returns true if it asks for a connection.
     pub(crate) const fn opens(&self) -> bool {
         self.syn && !self.reset && self.acknowledges.is_none()
@@ -125,11 +125,11 @@ impl Segment {
 
     /// Returns the answer of a host that has no such connection (RFC 9293, section 3.10.7.1), or
     /// `None` for a reset, which is not answered.
-    pub(crate) fn refusal(&self, pair: &Pair) -> Option<Vec<u8>> {
+    pub(crate) fn refusal(&self, pair: &AddressPair) -> Option<Vec<u8>> {
         if self.reset {
             return None;
         }
-        let Pair { program, far } = pair;
+        let AddressPair { program, far } = pair;
         let number = self.acknowledges.unwrap_or(0);
         let tcp = ip(far.ip(), program.ip())?
             .tcp(far.port(), program.port(), number, 0)
@@ -143,8 +143,8 @@ impl Segment {
 }
 
 /// Builds a datagram to the program.
-pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
-    let Pair { program, far } = pair;
+pub(crate) fn datagram(pair: &AddressPair, payload: &[u8]) -> Option<Vec<u8>> {
+    let AddressPair { program, far } = pair;
     let udp = ip(far.ip(), program.ip())?.udp(far.port(), program.port());
     written(udp.size(payload.len()), |out| {
         udp.write(out, payload).is_ok()
@@ -152,9 +152,9 @@ pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Builds a report to the program's kernel that its packet did not arrive.
-pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<Vec<u8>> {
+pub(crate) fn unreachable(pair: &AddressPair, sent: &[u8], why: Unreachable) -> Option<Vec<u8>> {
     use etherparse::icmpv4::DestUnreachableHeader as V4;
-    let quoted = sent.get(..sent.len().min(QUOTED))?;
+    let quoted = sent.get(..sent.len().min(MAX_QUOTED_BYTES))?;
     let step = ip(pair.far.ip(), pair.program.ip())?;
     if pair.far.is_ipv4() {
         let code: DestUnreachableHeader = match why {
@@ -182,7 +182,7 @@ pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<
 
 /// Rebuilds the first packet of a UDP flow as the program's kernel sent it, as far as a message
 /// about it needs.
-pub(crate) fn sent(pair: &Pair) -> Option<Vec<u8>> {
+pub(crate) fn first_packet(pair: &AddressPair) -> Option<Vec<u8>> {
     let udp = ip(pair.program.ip(), pair.far.ip())?.udp(pair.program.port(), pair.far.port());
     written(udp.size(0), |out| udp.write(out, &[]).is_ok())
 }
@@ -191,7 +191,7 @@ fn ip(from: IpAddr, to: IpAddr) -> Option<etherparse::PacketBuilderStep<etherpar
     let headers = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let header = etherparse::Ipv4Header {
-                time_to_live: HOPS,
+                time_to_live: HOP_LIMIT,
                 dont_fragment: true,
                 source: from.octets(),
                 destination: to.octets(),
@@ -201,7 +201,7 @@ fn ip(from: IpAddr, to: IpAddr) -> Option<etherparse::PacketBuilderStep<etherpar
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let header = etherparse::Ipv6Header {
-                hop_limit: HOPS,
+                hop_limit: HOP_LIMIT,
                 source: from.octets(),
                 destination: to.octets(),
                 ..etherparse::Ipv6Header::default()

@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drs::TcpInfo;
-use longhaul_ramp::{Ask, MAX_MESSAGE, Reply, Request, Wish};
+use longhaul_ramp::{ConnectionWish, MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery};
 use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_seqpacket::UnixSeqpacket;
 
 /// Time for an answer, after which the on-ramp counts as gone. It answers immediately.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum duration of an attempt. It is not shorter than the system's own (`tcp_syn_retries`), and
 /// a waiting kernel has given up by then.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(135);
 
 /// Wishes for connections.
 #[derive(Debug, Clone, Default)]
-pub struct Wishes {
+pub struct ConnectionWishes {
     /// Socket of the on-ramp.
     pub ramp: PathBuf,
     /// If true, connections without a route are refused.
@@ -37,14 +37,14 @@ pub struct Wishes {
 }
 
 /// The on-ramp's answer.
-enum Way {
+enum RouteAnswer {
     /// Connect directly, and report the round-trip time over this socket, if the on-ramp wants it.
     Direct(Option<UnixSeqpacket>),
     Refused(Errno),
     Via(SocketAddr, u64, UnixSeqpacket),
 }
 
-impl Wishes {
+impl ConnectionWishes {
     /// Connects to a destination by the on-ramp's route, or directly. The error is what `connect`
     /// would report.
     pub(crate) async fn reach(
@@ -54,19 +54,20 @@ impl Wishes {
     ) -> Result<TcpStream, Errno> {
         let stream = match self.ask(to, name).await {
             None => self.without_ramp(to).await,
-            Some(Way::Direct(wants_to_know)) => {
-                let reached = direct(to).await;
+            Some(RouteAnswer::Direct(wants_to_know)) => {
+                let reached = connect_directly(to).await;
                 if let (Ok(stream), Some(control)) = (&reached, wants_to_know) {
-                    measured(stream, to, &control).await;
+                    report_round_trip(stream, to, &control).await;
                 }
                 reached
             }
-            Some(Way::Refused(errno)) => Err(errno),
-            Some(Way::Via(listener, ticket, control)) => match via(listener, ticket, control).await
-            {
-                Some(result) => result,
-                None => self.without_ramp(to).await,
-            },
+            Some(RouteAnswer::Refused(errno)) => Err(errno),
+            Some(RouteAnswer::Via(listener, ticket, control)) => {
+                match connect_via_listener(listener, ticket, control).await {
+                    Some(result) => result,
+                    None => self.without_ramp(to).await,
+                }
+            }
         }?;
         // The program's own kernel has already coalesced small writes.
         let _ = stream.set_nodelay(true);
@@ -77,17 +78,17 @@ impl Wishes {
         if self.closed {
             return Err(Errno::NETUNREACH);
         }
-        direct(to).await
+        connect_directly(to).await
     }
 
     /// Asks the on-ramp for a destination. Returns `None` if it does not answer.
-    async fn ask(&self, to: SocketAddr, name: Option<&str>) -> Option<Way> {
-        let request = Request::Ask(Ask {
+    async fn ask(&self, to: SocketAddr, name: Option<&str>) -> Option<RouteAnswer> {
+        let request = RampRequest::Ask(RouteQuery {
             address: Some(to.ip()),
             name,
             port: to.port(),
             route: None,
-            wish: Wish {
+            wish: ConnectionWish {
                 purpose: self.purpose.as_deref(),
                 size: self.size,
                 rate: self.rate,
@@ -95,31 +96,35 @@ impl Wishes {
             },
             // The listener is for a socket of this process, whatever the program's is.
             v6: false,
-            closed: self.closed,
+            route_required: self.closed,
             acceptor: false,
             key: None,
             remembers: false,
         });
         let asked = async {
             let control = UnixSeqpacket::connect(&self.ramp).await.ok()?;
-            let mut room = [0; MAX_MESSAGE];
+            let mut room = [0; MAX_MESSAGE_BYTES];
             say(&control, &request).await?;
             let reply = received(&control, &mut room).await?;
             Some(match reply {
-                Reply::Direct { measure, .. } => Way::Direct(measure.then_some(control)),
-                Reply::Refuse { errno, .. } => Way::Refused(Errno::from_raw_os_error(errno)),
-                Reply::Via {
+                RampReply::Direct { measure, .. } => {
+                    RouteAnswer::Direct(measure.then_some(control))
+                }
+                RampReply::Refuse { errno, .. } => {
+                    RouteAnswer::Refused(Errno::from_raw_os_error(errno))
+                }
+                RampReply::Via {
                     listener, ticket, ..
-                } if listener.ip().is_loopback() => Way::Via(listener, ticket, control),
+                } if listener.ip().is_loopback() => RouteAnswer::Via(listener, ticket, control),
                 _ => return None,
             })
         };
-        timeout(ANSWER_WITHIN, asked).await.ok()?
+        timeout(ANSWER_TIMEOUT, asked).await.ok()?
     }
 }
 
 /// Connects to a destination or a name server directly.
-pub(crate) async fn direct(to: SocketAddr) -> Result<TcpStream, Errno> {
+pub(crate) async fn connect_directly(to: SocketAddr) -> Result<TcpStream, Errno> {
     match timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
         Ok(connected) => connected.map_err(|error| errno(&error)),
         Err(_) => Err(Errno::TIMEDOUT),
@@ -127,7 +132,7 @@ pub(crate) async fn direct(to: SocketAddr) -> Result<TcpStream, Errno> {
 }
 
 /// Reports the round-trip time of a destination to the on-ramp.
-async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
+async fn report_round_trip(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
     let Ok(info) = TcpInfo::read(stream.as_fd()) else {
         return;
     };
@@ -138,7 +143,7 @@ async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
     let address = to.ip();
     say(
         control,
-        &Request::Measured {
+        &RampRequest::Measured {
             address,
             round_trip,
         },
@@ -147,23 +152,23 @@ async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
 }
 
 /// Connects through the on-ramp's listener. Returns `None` if the on-ramp went away meanwhile.
-async fn via(
+async fn connect_via_listener(
     listener: SocketAddr,
     ticket: u64,
     control: UnixSeqpacket,
 ) -> Option<Result<TcpStream, Errno>> {
     let connected = async {
         let stream = TcpStream::connect(listener).await.ok()?;
-        let begin = Request::Begin {
+        let begin = RampRequest::Begin {
             ticket,
             local: stream.local_addr().ok()?,
             fill: 0,
         };
         say(&control, &begin).await?;
-        let mut room = [0; MAX_MESSAGE];
+        let mut room = [0; MAX_MESSAGE_BYTES];
         match received(&control, &mut room).await? {
-            Reply::Done { errno: 0, .. } => Some(Ok(stream)),
-            Reply::Done { errno, .. } => Some(Err(Errno::from_raw_os_error(errno))),
+            RampReply::Done { errno: 0, .. } => Some(Ok(stream)),
+            RampReply::Done { errno, .. } => Some(Err(Errno::from_raw_os_error(errno))),
             _ => None,
         }
     };
@@ -172,21 +177,21 @@ async fn via(
         .unwrap_or(Some(Err(Errno::TIMEDOUT)))
 }
 
-async fn say(control: &UnixSeqpacket, request: &Request<'_>) -> Option<()> {
+async fn say(control: &UnixSeqpacket, request: &RampRequest<'_>) -> Option<()> {
     let bytes = request.encode();
-    control.send(bytes.finished().ok()?).await.ok()?;
+    control.send(bytes.finish().ok()?).await.ok()?;
     Some(())
 }
 
 async fn received<'a>(
     control: &UnixSeqpacket,
-    room: &'a mut [u8; MAX_MESSAGE],
-) -> Option<Reply<'a>> {
+    room: &'a mut [u8; MAX_MESSAGE_BYTES],
+) -> Option<RampReply<'a>> {
     let read = control.recv(room).await.ok()?;
     if read.truncated() {
         return None;
     }
-    Reply::decode(room.get(..read.bytes_read())?).ok()
+    RampReply::decode(room.get(..read.bytes_read())?).ok()
 }
 
 fn errno(error: &io::Error) -> Errno {

@@ -16,7 +16,7 @@ use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use tempfile::NamedTempFile;
 
-use crate::error::{IsolateError, Step};
+use crate::error::{IsolateError, SetupStep};
 use crate::resolvers::Resolvers;
 use crate::{device, hand_over};
 
@@ -33,7 +33,7 @@ const NAME_SERVICES: [&str; 2] = [
 
 /// Source of a program's packets. The network exists as long as this value.
 #[derive(Debug)]
-pub struct Network {
+pub struct ProgramNetwork {
     pub(crate) device: OwnedFd,
     pub(crate) resolvers: Resolvers,
     /// The program's `/etc/resolv.conf`. It keeps its name, because another one could not be
@@ -54,7 +54,7 @@ pub fn needs_user_namespace() -> bool {
 ///
 /// # Errors
 /// [`IsolateError`]; there is no program then.
-pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
+pub fn start(mut command: Command) -> Result<(Child, ProgramNetwork), IsolateError> {
     let alone = fs::read_dir("/proc/self/task").map(|tasks| tasks.count() == 1);
     if !alone.unwrap_or(false) {
         return Err(IsolateError::Failed(
@@ -63,7 +63,7 @@ pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
         ));
     }
     let failed = |what| move |error| IsolateError::Failed(what, error);
-    let resolvers = Resolvers::read(&resolv_conf(), |name| device::index_of(name).ok());
+    let resolvers = Resolvers::read(&resolv_conf(), |name| device::interface_index(name).ok());
     let mut inside = NamedTempFile::with_prefix("longhaul-resolv-")
         .map_err(failed("its resolv.conf: see TMPDIR"))?;
     inside
@@ -71,7 +71,7 @@ pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
         .and_then(|()| fs::set_permissions(inside.path(), Permissions::from_mode(0o644)))
         .map_err(failed("its resolv.conf: see TMPDIR"))?;
     let (ours, theirs) = hand_over::pair().map_err(failed("a socket"))?;
-    let place = Place {
+    let place = ChildSetup {
         user: needs_user_namespace(),
         numbers: (
             rustix::process::geteuid().as_raw(),
@@ -87,7 +87,7 @@ pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
     match (spawned, hand_over::take(&ours)) {
         (Ok(child), Some(Ok(device))) => Ok((
             child,
-            Network {
+            ProgramNetwork {
                 device,
                 resolvers,
                 resolv_conf: inside,
@@ -116,7 +116,7 @@ fn resolv_conf() -> String {
 }
 
 /// Setup that the child makes before it becomes the program.
-struct Place {
+struct ChildSetup {
     user: bool,
     resolv_conf: PathBuf,
     /// User and group of the caller.
@@ -125,7 +125,7 @@ struct Place {
     caller: u32,
 }
 
-impl Place {
+impl ChildSetup {
     fn enter(&self) -> io::Result<()> {
         self.make().map_err(|(step, error)| {
             hand_over::fail(&self.parent, step, &error);
@@ -133,18 +133,18 @@ impl Place {
         })
     }
 
-    fn make(&self) -> Result<(), (Step, io::Error)> {
+    fn make(&self) -> Result<(), (SetupStep, io::Error)> {
         let at = |step| move |error| (step, error);
-        self.namespaces().map_err(at(Step::Namespaces))?;
+        self.namespaces().map_err(at(SetupStep::Namespaces))?;
         if self.user {
-            self.keep_user().map_err(at(Step::Users))?;
+            self.keep_user().map_err(at(SetupStep::Users))?;
         }
-        self.mounts().map_err(at(Step::Mounts))?;
-        let device = device::make().map_err(at(Step::Device))?;
-        device::configure().map_err(at(Step::Addresses))?;
-        hand_over::give(&self.parent, &device).map_err(at(Step::HandOver))?;
+        self.mounts().map_err(at(SetupStep::Mounts))?;
+        let device = device::create().map_err(at(SetupStep::Device))?;
+        device::configure().map_err(at(SetupStep::Addresses))?;
+        hand_over::give(&self.parent, &device).map_err(at(SetupStep::HandOver))?;
         // Last, because a change of privileges undoes it.
-        self.end_with_caller().map_err(at(Step::HandOver))
+        self.end_with_caller().map_err(at(SetupStep::HandOver))
     }
 
     fn namespaces(&self) -> io::Result<()> {
@@ -171,7 +171,7 @@ impl Place {
         // If it is a symbolic link, its target is covered. If it does not exist, nothing can be
         // covered.
         if let Ok(target) = fs::canonicalize(RESOLV_CONF) {
-            cover(&self.resolv_conf, &target)?;
+            mount_over(&self.resolv_conf, &target)?;
         }
         for socket in NAME_SERVICES
             .map(Path::new)
@@ -195,7 +195,7 @@ impl Place {
 }
 
 /// Mounts a file over another one.
-fn cover(with: &Path, target: &Path) -> io::Result<()> {
+fn mount_over(with: &Path, target: &Path) -> io::Result<()> {
     match mount_bind(with, target) {
         // It is already covered by a file without a name: nothing can be mounted over that, but it
         // can be replaced.

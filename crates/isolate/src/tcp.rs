@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 use crate::addresses::may_leave;
-use crate::bridge::Inside;
-use crate::end::{End, Readable};
-use crate::packet::{Pair, Segment, Unreachable, unreachable};
+use crate::bridge::BridgeState;
+use crate::end::{ConnectionEnd, Readable};
+use crate::packet::{AddressPair, TcpSegment, Unreachable, unreachable};
 use crate::ramp;
 
 /// Maximum number of simultaneous connections. Further ones wait, as at a server whose queue is
@@ -25,7 +25,7 @@ use crate::ramp;
 const MAX_CONNECTIONS: usize = 2048;
 /// Maximum length of a packet that asks for a connection, in bytes: its headers, with all their
 /// options.
-const MAX_SYN: usize = 256;
+const MAX_SYN_BYTES: usize = 256;
 /// Time for which an unanswered destination stays silent: until a kernel has given up by itself
 /// (`tcp_syn_retries`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(140);
@@ -33,40 +33,40 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(140);
 /// Known connections.
 #[derive(Default)]
 pub(crate) struct Connections {
-    known: RefCell<HashMap<Pair, Connection>>,
+    known: RefCell<HashMap<AddressPair, TcpConnection>>,
     number: Cell<u64>,
     seeds: RandomState,
 }
 
-struct Connection {
+struct TcpConnection {
     /// Number that distinguishes it from others between the same ends.
     number: u64,
-    stage: Stage,
+    stage: ConnectionStage,
 }
 
-enum Stage {
+enum ConnectionStage {
     /// The destination is being reached. The last packet that asked is answered then.
-    Asked(Segment, Vec<u8>),
+    Asked(TcpSegment, Vec<u8>),
     /// The destination did not answer.
     Silent,
-    Stands(Rc<Flow>),
+    Stands(Rc<EstablishedFlow>),
 }
 
 /// An established connection.
-struct Flow {
-    end: RefCell<End>,
+struct EstablishedFlow {
+    end: RefCell<ConnectionEnd>,
     /// Notified when a packet has come.
     wake: Notify,
 }
 
 /// Permit of one connection.
-struct Place {
-    inside: Rc<Inside>,
-    pair: Pair,
+struct ConnectionPermit {
+    inside: Rc<BridgeState>,
+    pair: AddressPair,
     number: u64,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut known = self.inside.connections.known.borrow_mut();
         if let Entry::Occupied(entry) = known.entry(self.pair)
@@ -77,32 +77,32 @@ impl Drop for Place {
     }
 }
 
-impl Inside {
+impl BridgeState {
     /// Handles a segment from the program.
-    pub(crate) fn segment(self: &Rc<Self>, pair: Pair, segment: Segment, bytes: &[u8]) {
+    pub(crate) fn segment(self: &Rc<Self>, pair: AddressPair, segment: TcpSegment, bytes: &[u8]) {
         let opens = segment.opens();
         let flow = match self.connections.known.borrow_mut().get_mut(&pair) {
             // The old connection is over there, and nearly here: this is a new one.
-            Some(Connection {
-                stage: Stage::Stands(flow),
+            Some(TcpConnection {
+                stage: ConnectionStage::Stands(flow),
                 ..
             }) if opens && flow.end.borrow().has_ended() => None,
-            Some(Connection {
-                stage: Stage::Stands(flow),
+            Some(TcpConnection {
+                stage: ConnectionStage::Stands(flow),
                 ..
             }) => Some(Rc::clone(flow)),
-            Some(Connection {
-                stage: Stage::Asked(asked, syn),
+            Some(TcpConnection {
+                stage: ConnectionStage::Asked(asked, syn),
                 ..
             }) => {
-                if opens && bytes.len() <= MAX_SYN {
+                if opens && bytes.len() <= MAX_SYN_BYTES {
                     *asked = segment;
                     bytes.clone_into(syn);
                 }
                 return;
             }
-            Some(Connection {
-                stage: Stage::Silent,
+            Some(TcpConnection {
+                stage: ConnectionStage::Silent,
                 ..
             }) => return,
             None => None,
@@ -114,30 +114,35 @@ impl Inside {
                     .packet(&segment, bytes, self.now(), output)
             });
             flow.wake.notify_one();
-        } else if !opens || bytes.len() > MAX_SYN || !self.may_reach(&pair) {
+        } else if !opens || bytes.len() > MAX_SYN_BYTES || !self.may_reach(&pair) {
             self.send(segment.refusal(&pair));
-        } else if let Some(place) = self.place(pair, segment, bytes) {
+        } else if let Some(place) = self.assign_permit(pair, segment, bytes) {
             tokio::task::spawn_local(place.reach());
         }
     }
 
-    fn may_reach(&self, pair: &Pair) -> bool {
+    fn may_reach(&self, pair: &AddressPair) -> bool {
         may_leave(pair.far) || self.resolvers.host(pair.far).is_some()
     }
 
     /// Returns a permit for one more connection, if there is any.
-    fn place(self: &Rc<Self>, pair: Pair, segment: Segment, syn: &[u8]) -> Option<Place> {
+    fn assign_permit(
+        self: &Rc<Self>,
+        pair: AddressPair,
+        segment: TcpSegment,
+        syn: &[u8],
+    ) -> Option<ConnectionPermit> {
         let mut known = self.connections.known.borrow_mut();
         // Data of a connection that has ended for the program may still be in flight to the far
         // side.
-        if known.len().max(self.standing()) >= MAX_CONNECTIONS {
+        if known.len().max(self.established_count()) >= MAX_CONNECTIONS {
             return None;
         }
         let number = self.connections.number.get() + 1;
         self.connections.number.set(number);
-        let stage = Stage::Asked(segment, syn.to_vec());
-        known.insert(pair, Connection { number, stage });
-        Some(Place {
+        let stage = ConnectionStage::Asked(segment, syn.to_vec());
+        known.insert(pair, TcpConnection { number, stage });
+        Some(ConnectionPermit {
             inside: Rc::clone(self),
             pair,
             number,
@@ -145,13 +150,13 @@ impl Inside {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Reaches the destination, answers the program, and carries data in both directions.
     async fn reach(self) {
         let inside = &self.inside;
         let far = self.pair.far;
         let reached = match inside.resolvers.host(far) {
-            Some(resolver) => ramp::direct(resolver).await,
+            Some(resolver) => ramp::connect_directly(resolver).await,
             None => {
                 let name = inside.name(&self.pair);
                 inside.wishes.reach(far, name.as_deref()).await
@@ -162,20 +167,20 @@ impl Place {
         };
         match reached {
             Ok(stream) => {
-                let _standing = inside.stands();
+                let _standing = inside.count_established();
                 let seed = inside.connections.seeds.hash_one((self.number, self.pair));
                 let end = inside.with_output(|output| {
-                    End::answer(&self.pair, (&segment, &syn), seed, inside.now(), output)
+                    ConnectionEnd::accept(&self.pair, (&segment, &syn), seed, inside.now(), output)
                 });
-                let flow = Rc::new(Flow {
+                let flow = Rc::new(EstablishedFlow {
                     end: RefCell::new(end),
                     wake: Notify::new(),
                 });
-                self.become_stage(Stage::Stands(Rc::clone(&flow)));
+                self.become_stage(ConnectionStage::Stands(Rc::clone(&flow)));
                 carry(inside, &flow, stream).await;
             }
             Err(Errno::TIMEDOUT) => {
-                self.become_stage(Stage::Silent);
+                self.become_stage(ConnectionStage::Silent);
                 tokio::time::sleep(SILENCE_TIMEOUT).await;
             }
             Err(errno) => self.refuse(errno, &segment, &syn),
@@ -183,7 +188,7 @@ impl Place {
     }
 
     /// Reports a failure by the fitting packet.
-    fn refuse(&self, errno: Errno, segment: &Segment, syn: &[u8]) {
+    fn refuse(&self, errno: Errno, segment: &TcpSegment, syn: &[u8]) {
         let unreachable = |why| unreachable(&self.pair, syn, why);
         let answer = match errno {
             Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED => {
@@ -196,18 +201,18 @@ impl Place {
         self.inside.send(answer);
     }
 
-    fn syn(&self) -> Option<(Segment, Vec<u8>)> {
+    fn syn(&self) -> Option<(TcpSegment, Vec<u8>)> {
         let known = self.inside.connections.known.borrow();
         match known.get(&self.pair) {
-            Some(Connection {
+            Some(TcpConnection {
                 number,
-                stage: Stage::Asked(segment, syn),
+                stage: ConnectionStage::Asked(segment, syn),
             }) if *number == self.number => Some((*segment, syn.clone())),
             _ => None,
         }
     }
 
-    fn become_stage(&self, stage: Stage) {
+    fn become_stage(&self, stage: ConnectionStage) {
         let mut known = self.inside.connections.known.borrow_mut();
         if let Some(connection) = known.get_mut(&self.pair)
             && connection.number == self.number
@@ -219,7 +224,7 @@ impl Place {
 
 /// State of the far side.
 #[derive(Default)]
-struct Far {
+struct FarSideState {
     /// If true, it sends no more.
     ended: bool,
     /// If true, it was told that no more is sent.
@@ -231,14 +236,14 @@ struct Far {
 }
 
 /// Carries data until the connection ends.
-async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
-    let mut far = Far::default();
+async fn carry(inside: &BridgeState, flow: &EstablishedFlow, stream: TcpStream) {
+    let mut far = FarSideState::default();
     loop {
         let (next, has_room) = {
             let mut end = flow.end.borrow_mut();
             if !end.is_reset() {
-                to_far(&mut end, &stream, &mut far);
-                to_program(&mut end, &stream, &mut far);
+                carry_to_far(&mut end, &stream, &mut far);
+                carry_to_program(&mut end, &stream, &mut far);
             }
             if far.dead {
                 end.abort();
@@ -252,7 +257,7 @@ async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
             if end.is_over() {
                 return;
             }
-            (end.next(inside.now()), end.has_room())
+            (end.next_poll(inside.now()), end.has_room())
         };
         let reads = !far.ended && has_room;
         let interest = match (reads, far.full) {
@@ -269,7 +274,7 @@ async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
         };
         let timer = async {
             match next {
-                Some(time) => tokio::time::sleep_until(inside.at(time)).await,
+                Some(time) => tokio::time::sleep_until(inside.instant_at(time)).await,
                 None => std::future::pending().await,
             }
         };
@@ -282,7 +287,7 @@ async fn carry(inside: &Inside, flow: &Flow, stream: TcpStream) {
 }
 
 /// Carries data from the program.
-fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
+fn carry_to_far(end: &mut ConnectionEnd, stream: &TcpStream, far: &mut FarSideState) {
     far.full = false;
     while end.readable() == Readable::Bytes && !far.full && !far.dead {
         end.read(|bytes| match stream.try_write(bytes) {
@@ -304,7 +309,7 @@ fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
 }
 
 /// Carries data to the program.
-fn to_program(end: &mut End, stream: &TcpStream, far: &mut Far) {
+fn carry_to_program(end: &mut ConnectionEnd, stream: &TcpStream, far: &mut FarSideState) {
     let mut more = true;
     while more && !far.ended && !far.dead && end.has_room() {
         end.write(|room| match stream.try_read(room) {

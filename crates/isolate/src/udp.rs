@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::addresses::{DNS, may_leave};
-use crate::bridge::Inside;
+use crate::bridge::BridgeState;
 use crate::device::MTU;
-use crate::packet::{self, Pair, Unreachable};
+use crate::packet::{self, AddressPair, Unreachable};
 
 /// Maximum number of simultaneous flows. A further one replaces the one that was idle longest.
 const MAX_FLOWS: usize = 512;
@@ -25,13 +25,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const DNS_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Known flows.
-pub(crate) struct Flows {
-    known: RefCell<HashMap<Pair, Rc<Flow>>>,
+pub(crate) struct UdpFlows {
+    known: RefCell<HashMap<AddressPair, Rc<UdpFlow>>>,
     /// Buffer for one datagram.
     room: RefCell<Vec<u8>>,
 }
 
-impl Default for Flows {
+impl Default for UdpFlows {
     fn default() -> Self {
         Self {
             known: RefCell::default(),
@@ -40,7 +40,7 @@ impl Default for Flows {
     }
 }
 
-struct Flow {
+struct UdpFlow {
     socket: UdpSocket,
     /// Time at which a datagram was last carried.
     last: Cell<Instant>,
@@ -48,9 +48,9 @@ struct Flow {
     over: Notify,
 }
 
-impl Inside {
+impl BridgeState {
     /// Handles a datagram from the program.
-    pub(crate) fn datagram(self: &Rc<Self>, pair: Pair, payload: &[u8], bytes: &[u8]) {
+    pub(crate) fn datagram(self: &Rc<Self>, pair: AddressPair, payload: &[u8], bytes: &[u8]) {
         let flow = self.flows.known.borrow().get(&pair).map(Rc::clone);
         let flow = match flow {
             Some(flow) => flow,
@@ -59,7 +59,7 @@ impl Inside {
                 let Some(to) = resolver.or_else(|| may_leave(pair.far).then_some(pair.far)) else {
                     return;
                 };
-                match connected(to) {
+                match connect_socket(to) {
                     Ok(socket) => self.flow(pair, socket),
                     Err(error) => return self.send(packet::unreachable(&pair, bytes, why(&error))),
                 }
@@ -71,7 +71,7 @@ impl Inside {
         let _ = flow.socket.try_send(payload);
     }
 
-    fn flow(self: &Rc<Self>, pair: Pair, socket: UdpSocket) -> Rc<Flow> {
+    fn flow(self: &Rc<Self>, pair: AddressPair, socket: UdpSocket) -> Rc<UdpFlow> {
         let mut known = self.flows.known.borrow_mut();
         if known.len() >= MAX_FLOWS {
             let oldest = known.iter().min_by_key(|(_, flow)| flow.last.get());
@@ -81,19 +81,19 @@ impl Inside {
                 flow.over.notify_one();
             }
         }
-        let flow = Rc::new(Flow {
+        let flow = Rc::new(UdpFlow {
             socket,
             last: Cell::new(Instant::now()),
             over: Notify::new(),
         });
         known.insert(pair, Rc::clone(&flow));
-        tokio::task::spawn_local(answers(Rc::clone(self), pair, Rc::clone(&flow)));
+        tokio::task::spawn_local(carry_answers(Rc::clone(self), pair, Rc::clone(&flow)));
         flow
     }
 }
 
 /// Returns a socket of the host that is connected to one peer.
-fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
+fn connect_socket(to: SocketAddr) -> io::Result<UdpSocket> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -105,7 +105,7 @@ fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Carries answers to the program.
-async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
+async fn carry_answers(inside: Rc<BridgeState>, pair: AddressPair, flow: Rc<UdpFlow>) {
     let idle = if pair.far.port() == DNS {
         DNS_IDLE_TIMEOUT
     } else {
@@ -137,7 +137,7 @@ async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
     }
 }
 
-fn answer(inside: &Inside, pair: &Pair, flow: &Flow) {
+fn answer(inside: &BridgeState, pair: &AddressPair, flow: &UdpFlow) {
     let mut room = inside.flows.room.borrow_mut();
     match flow.socket.try_recv(&mut room) {
         Ok(length) => {
@@ -150,7 +150,7 @@ fn answer(inside: &Inside, pair: &Pair, flow: &Flow) {
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         Err(error) => {
-            let quoted = packet::sent(pair);
+            let quoted = packet::first_packet(pair);
             inside.send(quoted.and_then(|sent| packet::unreachable(pair, &sent, why(&error))));
         }
     }

@@ -11,7 +11,7 @@ use crate::life::Moment;
 
 /// Maximum numbers of simultaneous jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct JobLimits {
     /// Limit for all jobs.
     pub in_all: usize,
     /// Limit for jobs to or from one place.
@@ -39,7 +39,7 @@ pub struct Candidate {
 
 /// A running job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Load {
+pub struct RunningJob {
     /// User who submitted it.
     pub user: String,
     /// The place whose limit applies.
@@ -57,13 +57,13 @@ pub struct Load {
 /// longest. A limit only delays the jobs that it applies to.
 pub fn choose(
     candidates: &[Candidate],
-    running: &[Load],
+    running: &[RunningJob],
     used: &BTreeMap<String, u64>,
-    limits: &Limits,
+    limits: &JobLimits,
 ) -> Vec<i64> {
     let mut waiting: Vec<&Candidate> = candidates.iter().collect();
     waiting.sort_by_key(|job| (std::cmp::Reverse(job.priority), job.due, job.id));
-    let mut room = Room::default();
+    let mut room = CapacityUse::default();
     for load in running {
         room.take(&load.user, &load.place, load.part_of, load.is_here);
     }
@@ -89,7 +89,7 @@ pub fn choose(
 
 /// Running jobs, counted for the limits.
 #[derive(Default)]
-struct Room<'a> {
+struct CapacityUse<'a> {
     /// Jobs by user, with every part counted, which decides whose turn it is.
     running: BTreeMap<&'a str, usize>,
     /// Jobs by user and by place, where a job and its parts count as one.
@@ -101,7 +101,7 @@ struct Room<'a> {
     split_here: BTreeSet<i64>,
 }
 
-impl<'a> Room<'a> {
+impl<'a> CapacityUse<'a> {
     fn take(&mut self, user: &'a str, place: &'a str, part_of: Option<i64>, is_here: bool) {
         *self.running.entry(user).or_default() += 1;
         if let Some(job) = part_of {
@@ -116,7 +116,7 @@ impl<'a> Room<'a> {
         *self.of_place.entry(place).or_default() += 1;
     }
 
-    fn fits(&self, job: &Candidate, limits: &Limits) -> bool {
+    fn fits(&self, job: &Candidate, limits: &JobLimits) -> bool {
         if let Some(whole) = &job.part_of {
             if self.split_here.contains(whole) {
                 return false;
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: JobLimits = JobLimits {
         in_all: 4,
         per_place: 2,
         per_user: None,
@@ -156,8 +156,8 @@ mod tests {
         }
     }
 
-    fn load(user: &str, place: &str) -> Load {
-        Load {
+    fn load(user: &str, place: &str) -> RunningJob {
+        RunningJob {
             user: user.into(),
             place: place.into(),
             part_of: None,
@@ -209,7 +209,7 @@ mod tests {
             job(4, "ana", "other", 0),
         ];
         assert_eq!(choose(&jobs, &[], &BTreeMap::new(), &LIMITS), [1, 2, 4]);
-        let one_each = Limits {
+        let one_each = JobLimits {
             per_user: Some(1),
             ..LIMITS
         };
@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn an_agent_runs_one_part_and_limits_count_the_job_once() {
         let parts: Vec<_> = (0..9).map(|id| part(id, 100, "ana", "dtn")).collect();
-        let limits = Limits {
+        let limits = JobLimits {
             per_place: 1,
             per_user: Some(1),
             ..LIMITS
         };
         assert_eq!(choose(&parts, &[], &BTreeMap::new(), &limits), [0]);
-        let elsewhere = Load {
+        let elsewhere = RunningJob {
             part_of: Some(100),
             ..load("ana", "dtn")
         };
@@ -235,7 +235,7 @@ mod tests {
         let mut waiting = parts.clone();
         waiting.extend([part(20, 200, "ana", "dtn"), job(21, "ben", "dtn", 0)]);
         assert_eq!(choose(&waiting, &others, &BTreeMap::new(), &limits), [0]);
-        let here = Load {
+        let here = RunningJob {
             is_here: true,
             ..elsewhere
         };
@@ -266,12 +266,12 @@ mod tests {
                 .iter()
                 .map(|(user, place)| load(&name(*user), &name(*place)))
                 .collect();
-            let limits = Limits { in_all, per_place, per_user };
+            let limits = JobLimits { in_all, per_place, per_user };
             let chosen = choose(&jobs, &busy, &BTreeMap::new(), &limits);
-            let mut all: Vec<Load> = busy.clone();
+            let mut all: Vec<RunningJob> = busy.clone();
             for id in &chosen {
                 let job = &jobs[*id as usize];
-                let before = |key: fn(&Load) -> &String, value: &String|
+                let before = |key: fn(&RunningJob) -> &String, value: &String|
                     all.iter().filter(|load| key(load) == value).count();
                 prop_assert!(before(|load| &load.place, &job.place) < per_place);
                 prop_assert!(
@@ -284,7 +284,7 @@ mod tests {
             prop_assert_eq!(unique.len(), chosen.len());
             if all.len() < in_all {
                 for job in jobs.iter().filter(|job| !chosen.contains(&job.id)) {
-                    let count = |key: fn(&Load) -> &String, value: &String|
+                    let count = |key: fn(&RunningJob) -> &String, value: &String|
                         all.iter().filter(|load| key(load) == value).count();
                     let place_full = count(|load| &load.place, &job.place) >= per_place;
                     let user_full =

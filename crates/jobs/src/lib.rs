@@ -8,7 +8,7 @@ mod life;
 mod retry;
 mod split;
 
-pub use choose::{Candidate, Limits, Load, choose};
-pub use life::{End, Event, Lease, Life, Moment, Refused, State, Wish};
+pub use choose::{Candidate, JobLimits, RunningJob, choose};
+pub use life::{AttemptResult, EventRefusal, JobEvent, JobLife, Lease, Moment, State, StopWish};
 pub use retry::RetryPolicy;
-pub use split::{Parts, ask_split};
+pub use split::{PartCounts, apply_to_split};

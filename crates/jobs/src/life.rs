@@ -85,7 +85,7 @@ impl State {
 
 /// Wish for a job that runs, or whose parts run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum StopWish {
     /// Continue.
     Run,
     /// Stop, and rest until resumed.
@@ -94,7 +94,7 @@ pub enum Wish {
     Cancel,
 }
 
-impl Wish {
+impl StopWish {
     /// All wishes.
     pub const ALL: [Self; 3] = [Self::Run, Self::Pause, Self::Cancel];
 
@@ -124,7 +124,7 @@ pub struct Lease {
 
 /// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum AttemptResult {
     /// Everything was copied.
     Done,
     /// It failed with an error that a retry cannot fix.
@@ -140,7 +140,7 @@ pub enum End {
 
 /// An event in the life of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum JobEvent {
     /// An agent claims it.
     Claim {
         /// End of the lease.
@@ -158,7 +158,7 @@ pub enum Event {
         /// Number of the agent's lease.
         fence: i64,
         /// Result of the attempt.
-        end: End,
+        end: AttemptResult,
     },
     /// Its agent is gone.
     Lost {
@@ -177,7 +177,7 @@ pub enum Event {
 
 /// Reasons why an event changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum EventRefusal {
     /// The state does not permit it.
     #[error("the job is {}", .0.word())]
     State(State),
@@ -194,11 +194,11 @@ pub enum Refused {
 
 /// The stored part of a job's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Life {
+pub struct JobLife {
     /// The state.
     pub state: State,
     /// The wish while the job or its parts run; [`Wish::Run`] otherwise.
-    pub wish: Wish,
+    pub wish: StopWish,
     /// Earliest start.
     pub due: Moment,
     /// Number of attempts begun.
@@ -211,12 +211,12 @@ pub struct Life {
     pub fence: i64,
 }
 
-impl Life {
+impl JobLife {
     /// Creates the life of a new job.
     pub fn new(due: Moment) -> Self {
         Self {
             state: State::Queued,
-            wish: Wish::Run,
+            wish: StopWish::Run,
             due,
             attempts: 0,
             in_vain: 0,
@@ -229,48 +229,48 @@ impl Life {
     ///
     /// # Errors
     /// The event does not fit the state, and nothing changes.
-    pub fn after(
+    pub fn apply(
         self,
-        event: Event,
+        event: JobEvent,
         now: Moment,
         policy: &RetryPolicy,
         seed: u64,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, EventRefusal> {
         match event {
-            Event::Claim { until } => self.claimed(until, now),
-            Event::Renew { fence, until } => {
+            JobEvent::Claim { until } => self.claimed(until, now),
+            JobEvent::Renew { fence, until } => {
                 let lease = self.lease_of(fence)?;
                 Ok(Self {
                     lease: Some(Lease { until, ..lease }),
                     ..self
                 })
             }
-            Event::Ended { fence, end } => {
+            JobEvent::Ended { fence, end } => {
                 self.lease_of(fence)?;
                 Ok(self.ended(end, now, policy, seed))
             }
-            Event::Lost { known } => match self.lease {
-                None => Err(Refused::State(self.state)),
-                Some(lease) if now < lease.until && !known => Err(Refused::Held),
+            JobEvent::Lost { known } => match self.lease {
+                None => Err(EventRefusal::State(self.state)),
+                Some(lease) if now < lease.until && !known => Err(EventRefusal::Held),
                 Some(_) => Ok(self.stopped(now)),
             },
-            Event::Pause => self.wanted(Wish::Pause, State::Paused),
-            Event::Cancel => self.wanted(Wish::Cancel, State::Cancelled),
-            Event::Resume => self.resumed(now),
-            Event::Retry => self.retried(now),
+            JobEvent::Pause => self.request_stop(StopWish::Pause, State::Paused),
+            JobEvent::Cancel => self.request_stop(StopWish::Cancel, State::Cancelled),
+            JobEvent::Resume => self.resumed(now),
+            JobEvent::Retry => self.retried(now),
         }
     }
 
     /// Returns its lease if it has number `fence`.
-    fn lease_of(&self, fence: i64) -> Result<Lease, Refused> {
+    fn lease_of(&self, fence: i64) -> Result<Lease, EventRefusal> {
         self.lease
             .filter(|lease| lease.fence == fence)
-            .ok_or(Refused::Stale)
+            .ok_or(EventRefusal::Stale)
     }
 
-    fn claimed(self, until: Moment, now: Moment) -> Result<Self, Refused> {
+    fn claimed(self, until: Moment, now: Moment) -> Result<Self, EventRefusal> {
         match self.state {
-            State::Queued | State::Waiting if now < self.due => Err(Refused::NotDue),
+            State::Queued | State::Waiting if now < self.due => Err(EventRefusal::NotDue),
             State::Queued | State::Waiting => {
                 let fence = self.fence.saturating_add(1);
                 Ok(Self {
@@ -281,17 +281,17 @@ impl Life {
                     ..self
                 })
             }
-            other => Err(Refused::State(other)),
+            other => Err(EventRefusal::State(other)),
         }
     }
 
-    fn ended(self, end: End, now: Moment, policy: &RetryPolicy, seed: u64) -> Self {
+    fn ended(self, end: AttemptResult, now: Moment, policy: &RetryPolicy, seed: u64) -> Self {
         match end {
-            End::Done => self.at_rest(State::Done),
-            End::Failed => self.at_rest(State::Failed),
-            End::Stopped => self.stopped(now),
-            End::BrokeOff { .. } if self.wish != Wish::Run => self.stopped(now),
-            End::BrokeOff { advanced } => {
+            AttemptResult::Done => self.rest_in(State::Done),
+            AttemptResult::Failed => self.rest_in(State::Failed),
+            AttemptResult::Stopped => self.stopped(now),
+            AttemptResult::BrokeOff { .. } if self.wish != StopWish::Run => self.stopped(now),
+            AttemptResult::BrokeOff { advanced } => {
                 let in_vain = match advanced {
                     true => 0,
                     false => self.in_vain.saturating_add(1),
@@ -300,11 +300,11 @@ impl Life {
                     Some(pause) => Self {
                         in_vain,
                         due: now.saturating_add(pause),
-                        ..self.at_rest(State::Waiting)
+                        ..self.rest_in(State::Waiting)
                     },
                     None => Self {
                         in_vain,
-                        ..self.at_rest(State::Failed)
+                        ..self.rest_in(State::Failed)
                     },
                 }
             }
@@ -314,58 +314,60 @@ impl Life {
     /// Returns the life after it stopped running without a failure of its own.
     fn stopped(self, now: Moment) -> Self {
         match self.wish {
-            Wish::Run => Self {
+            StopWish::Run => Self {
                 due: now,
-                ..self.at_rest(State::Queued)
+                ..self.rest_in(State::Queued)
             },
-            Wish::Pause => self.at_rest(State::Paused),
-            Wish::Cancel => self.at_rest(State::Cancelled),
+            StopWish::Pause => self.rest_in(State::Paused),
+            StopWish::Cancel => self.rest_in(State::Cancelled),
         }
     }
 
-    fn wanted(self, wish: Wish, state: State) -> Result<Self, Refused> {
+    fn request_stop(self, wish: StopWish, state: State) -> Result<Self, EventRefusal> {
         match self.state {
             // A cancelled job cannot be resumed later.
-            State::Running | State::Split if self.wish == Wish::Cancel && wish == Wish::Pause => {
-                Err(Refused::State(State::Cancelled))
+            State::Running | State::Split
+                if self.wish == StopWish::Cancel && wish == StopWish::Pause =>
+            {
+                Err(EventRefusal::State(State::Cancelled))
             }
             State::Running | State::Split => Ok(Self { wish, ..self }),
-            State::Queued | State::Waiting => Ok(self.at_rest(state)),
-            State::Paused if wish == Wish::Cancel => Ok(self.at_rest(state)),
-            other => Err(Refused::State(other)),
+            State::Queued | State::Waiting => Ok(self.rest_in(state)),
+            State::Paused if wish == StopWish::Cancel => Ok(self.rest_in(state)),
+            other => Err(EventRefusal::State(other)),
         }
     }
 
-    fn resumed(self, now: Moment) -> Result<Self, Refused> {
+    fn resumed(self, now: Moment) -> Result<Self, EventRefusal> {
         match self.state {
             State::Paused => Ok(Self {
                 due: now,
-                ..self.at_rest(State::Queued)
+                ..self.rest_in(State::Queued)
             }),
             // If it has stopped meanwhile, it is queued once that is known.
-            State::Running | State::Split if self.wish == Wish::Pause => Ok(Self {
-                wish: Wish::Run,
+            State::Running | State::Split if self.wish == StopWish::Pause => Ok(Self {
+                wish: StopWish::Run,
                 ..self
             }),
-            other => Err(Refused::State(other)),
+            other => Err(EventRefusal::State(other)),
         }
     }
 
-    fn retried(self, now: Moment) -> Result<Self, Refused> {
+    fn retried(self, now: Moment) -> Result<Self, EventRefusal> {
         match self.state {
             State::Failed | State::Cancelled | State::Waiting => Ok(Self {
                 due: now,
                 in_vain: 0,
-                ..self.at_rest(State::Queued)
+                ..self.rest_in(State::Queued)
             }),
-            other => Err(Refused::State(other)),
+            other => Err(EventRefusal::State(other)),
         }
     }
 
-    pub(crate) fn at_rest(self, state: State) -> Self {
+    pub(crate) fn rest_in(self, state: State) -> Self {
         Self {
             state,
-            wish: Wish::Run,
+            wish: StopWish::Run,
             lease: None,
             ..self
         }

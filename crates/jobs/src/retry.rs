@@ -33,7 +33,7 @@ impl RetryPolicy {
             .first_pause
             .saturating_mul(1 << doublings)
             .clamp(1, self.max_pause.max(1));
-        let vary = i64::try_from(mixed(seed ^ u64::from(in_vain)) % 1000).unwrap_or(0);
+        let vary = i64::try_from(mix(seed ^ u64::from(in_vain)) % 1000).unwrap_or(0);
         // Divided first if the product would overflow.
         let less = match pause.checked_mul(vary) {
             Some(product) => product / 4000,
@@ -44,7 +44,7 @@ impl RetryPolicy {
 }
 
 /// Returns a number that is unrelated to that of the next seed (the finaliser of SplitMix64).
-fn mixed(seed: u64) -> u64 {
+fn mix(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use drs::Budget;
 
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::guard::guarded;
 
 /// The target of a `drs_budget` pointer.
@@ -20,12 +20,12 @@ pub struct DrsBudget(pub(crate) Arc<Budget>);
 pub unsafe extern "C" fn drs_budget_new(bytes: u64, budget: *mut *mut DrsBudget) -> c_int {
     guarded(|| {
         if budget.is_null() {
-            return Err(Code::Null);
+            return Err(ErrorCode::Null);
         }
         // SAFETY: not NULL; the caller promises that a pointer may be written there.
         unsafe { budget.write(ptr::null_mut()) };
         if bytes == 0 {
-            return Err(Code::Invalid);
+            return Err(ErrorCode::Invalid);
         }
         let made = Box::new(DrsBudget(Budget::new(bytes)));
         // SAFETY: as above.

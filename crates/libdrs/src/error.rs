@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// Result of a call, with the numbers of `enum drs_error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
-pub enum Code {
+pub enum ErrorCode {
     /// Success.
     Ok = 0,
     /// A required pointer is NULL.
@@ -24,9 +24,9 @@ pub enum Code {
     Internal = -6,
 }
 
-impl Code {
+impl ErrorCode {
     /// Returns the code for the kernel's refusal to report on a socket.
-    pub(crate) fn of_refusal(error: &std::io::Error) -> Self {
+    pub(crate) fn from_refusal(error: &std::io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::BADF) => Self::BadDescriptor,
             Some(Errno::NOTSOCK | Errno::OPNOTSUPP | Errno::NOPROTOOPT) => Self::NotTcp,
@@ -42,13 +42,13 @@ pub extern "C" fn drs_strerror(error: c_int) -> *const c_char {
 }
 
 fn sentence(error: c_int) -> &'static CStr {
-    const OK: c_int = Code::Ok as c_int;
-    const NULL: c_int = Code::Null as c_int;
-    const INVALID: c_int = Code::Invalid as c_int;
-    const BAD_DESCRIPTOR: c_int = Code::BadDescriptor as c_int;
-    const NOT_TCP: c_int = Code::NotTcp as c_int;
-    const SYSTEM: c_int = Code::System as c_int;
-    const INTERNAL: c_int = Code::Internal as c_int;
+    const OK: c_int = ErrorCode::Ok as c_int;
+    const NULL: c_int = ErrorCode::Null as c_int;
+    const INVALID: c_int = ErrorCode::Invalid as c_int;
+    const BAD_DESCRIPTOR: c_int = ErrorCode::BadDescriptor as c_int;
+    const NOT_TCP: c_int = ErrorCode::NotTcp as c_int;
+    const SYSTEM: c_int = ErrorCode::System as c_int;
+    const INTERNAL: c_int = ErrorCode::Internal as c_int;
     match error {
         OK => c"no error",
         NULL => c"a pointer is NULL: pass the flow, budget or place that the call needs",

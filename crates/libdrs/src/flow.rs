@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drs::{
-    Action, Advice, Applied, Budget, Flow, FlowError, Outcome, SampleError, Step, TcpInfo,
-    TcpInfoError, TcpState,
+    Action, ActionOutcome, Advice, Applied, Budget, Flow, FlowError, FlowStep, SampleError,
+    TcpInfo, TcpInfoError, TcpState,
 };
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::budget::DrsBudget;
-use crate::error::Code;
+use crate::error::ErrorCode;
 use crate::guard::guarded;
-use crate::report::{DrsAction, DrsReport, HAS_ADVICE, HAS_VERDICT, Place, Text};
+use crate::report::{DrsAction, DrsReport, HAS_ADVICE, HAS_VERDICT, ReportBuffer, TruncatedText};
 use crate::words;
 
 /// The target of a `drs_flow` pointer.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn drs_flow_new_shared(
                     // SAFETY: not NULL; the caller promises that a pointer may be written there.
                     unsafe { flow.write(ptr::null_mut()) };
                 }
-                Err(Code::Null)
+                Err(ErrorCode::Null)
             }
         }
     })
@@ -82,14 +82,14 @@ unsafe fn new(
     mode: c_int,
     budget: Option<Arc<Budget>>,
     place: *mut *mut DrsFlow,
-) -> Result<(), Code> {
+) -> Result<(), ErrorCode> {
     if place.is_null() {
-        return Err(Code::Null);
+        return Err(ErrorCode::Null);
     }
     // SAFETY: not NULL; the caller promises that a pointer may be written there.
     unsafe { place.write(ptr::null_mut()) };
-    let side = words::side(side).ok_or(Code::Invalid)?;
-    let mode = words::mode(mode).ok_or(Code::Invalid)?;
+    let side = words::side(side).ok_or(ErrorCode::Invalid)?;
+    let mode = words::mode(mode).ok_or(ErrorCode::Invalid)?;
     check_tcp(fd)?;
     let flow = match budget {
         Some(budget) => Flow::new(mode, side).with_budget(&budget),
@@ -118,9 +118,9 @@ pub unsafe extern "C" fn drs_flow_step(
     guarded(|| {
         // SAFETY: the caller promises that it is NULL or alive; only shared references to it are
         // ever made.
-        let flow = unsafe { flow.as_ref() }.ok_or(Code::Null)?;
+        let flow = unsafe { flow.as_ref() }.ok_or(ErrorCode::Null)?;
         // SAFETY: `Place::new` asks for the caller's promise about the report.
-        let place = unsafe { Place::new(report) }?;
+        let place = unsafe { ReportBuffer::new(report) }?;
         let mut found = DrsReport::empty();
         let outcome = flow.step(now, &mut found);
         if outcome.is_err() {
@@ -149,8 +149,8 @@ pub unsafe extern "C" fn drs_flow_free(flow: *mut DrsFlow) {
 }
 
 impl DrsFlow {
-    fn step(&self, now: u64, report: &mut DrsReport) -> Result<(), Code> {
-        let mut flow = self.flow.lock().map_err(|_| Code::Internal)?;
+    fn step(&self, now: u64, report: &mut DrsReport) -> Result<(), ErrorCode> {
+        let mut flow = self.flow.lock().map_err(|_| ErrorCode::Internal)?;
         // Read within the lock, so that the clock cannot go back between two steps.
         let now = match now {
             u64::MAX => monotonic(),
@@ -158,8 +158,8 @@ impl DrsFlow {
         };
         let step = flow
             .step(borrow(self.descriptor)?, now)
-            .map_err(|error| code_of(&error))?;
-        put(&step, report);
+            .map_err(|error| error_code(&error))?;
+        fill_report(&step, report);
         Ok(())
     }
 }
@@ -169,43 +169,43 @@ fn monotonic() -> Duration {
 }
 
 /// Borrows the descriptor for one call.
-fn borrow<'a>(fd: RawFd) -> Result<BorrowedFd<'a>, Code> {
+fn borrow<'a>(fd: RawFd) -> Result<BorrowedFd<'a>, ErrorCode> {
     if fd < 0 {
-        return Err(Code::BadDescriptor);
+        return Err(ErrorCode::BadDescriptor);
     }
     // SAFETY: it is not -1. The header asks the caller to keep it open. If the caller does not, the
     // kernel answers EBADF or for another socket, and no memory of this process is at stake.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn code_of(error: &FlowError) -> Code {
+fn error_code(error: &FlowError) -> ErrorCode {
     match error {
         FlowError::Sample(
             SampleError::TcpInfo(TcpInfoError::Socket(source)) | SampleError::Call { source, .. },
-        ) => Code::of_refusal(source),
-        FlowError::Sample(_) => Code::System,
+        ) => ErrorCode::from_refusal(source),
+        FlowError::Sample(_) => ErrorCode::System,
     }
 }
 
-fn check_tcp(fd: RawFd) -> Result<(), Code> {
+fn check_tcp(fd: RawFd) -> Result<(), ErrorCode> {
     match TcpInfo::read(borrow(fd)?) {
         // A listening socket has no data of its own.
-        Ok(info) if info.state == TcpState::Listen => Err(Code::NotTcp),
+        Ok(info) if info.state == TcpState::Listen => Err(ErrorCode::NotTcp),
         Ok(_) => Ok(()),
-        Err(TcpInfoError::Socket(error)) => Err(Code::of_refusal(&error)),
-        Err(TcpInfoError::Short(_)) => Err(Code::System),
+        Err(TcpInfoError::Socket(error)) => Err(ErrorCode::from_refusal(&error)),
+        Err(TcpInfoError::Short(_)) => Err(ErrorCode::System),
     }
 }
 
 /// Copies the results of a step into a report.
-fn put(step: &Step<'_>, report: &mut DrsReport) {
+fn fill_report(step: &FlowStep<'_>, report: &mut DrsReport) {
     if let Some(verdict) = &step.verdict {
         report.flags |= HAS_VERDICT;
         report.limit = words::limit(verdict.limit);
         report.put_evidence(&verdict.evidence);
     }
     for (applied, place) in step.actions.iter().zip(&mut report.actions) {
-        put_action(applied, place);
+        fill_action(applied, place);
         report.action_count += 1;
     }
     if let Some(advice) = &step.advice {
@@ -217,11 +217,11 @@ fn put(step: &Step<'_>, report: &mut DrsReport) {
             Advice::LiftPacing { .. } => (4, 0),
         };
         (report.advice, report.advice_value) = (kind, value);
-        let _ = write!(Text::new(&mut report.advice_text), "{advice}");
+        let _ = write!(TruncatedText::new(&mut report.advice_text), "{advice}");
     }
 }
 
-fn put_action(applied: &Applied, place: &mut DrsAction) {
+fn fill_action(applied: &Applied, place: &mut DrsAction) {
     (place.kind, place.asked) = match applied.action {
         Action::UnlockReceive => (1, 0),
         Action::UnlockSend => (2, 0),
@@ -233,10 +233,10 @@ fn put_action(applied: &Applied, place: &mut DrsAction) {
         Action::CongestionControl(_) => (8, 0),
     };
     match applied.outcome {
-        Outcome::Set(made) => place.made = made.into(),
-        Outcome::Refused(number) => place.failed = number,
+        ActionOutcome::Set(made) => place.made = made.into(),
+        ActionOutcome::Refused(number) => place.failed = number,
     }
-    let mut text = Text::new(&mut place.cause);
+    let mut text = TruncatedText::new(&mut place.cause);
     let _ = match applied.action {
         Action::CongestionControl(name) => write!(text, "{}: {}", name.as_str(), applied.cause),
         _ => write!(text, "{}", applied.cause),

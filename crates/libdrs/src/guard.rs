@@ -3,21 +3,21 @@
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::Code;
+use crate::error::ErrorCode;
 
 /// Runs `body` for a C caller. An error becomes a number, a panic becomes [`Code::Internal`], and
 /// `errno` is preserved.
-pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Code>) -> c_int {
+pub(crate) fn guarded(body: impl FnOnce() -> Result<(), ErrorCode>) -> c_int {
     // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
     // the thread.
     let errno = unsafe { *libc::__errno_location() };
     let code = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => Code::Ok,
+        Ok(Ok(())) => ErrorCode::Ok,
         Ok(Err(code)) => code,
         Err(payload) => {
             // Dropping the panic's payload may panic again. In that rare case a leak is better.
             std::mem::forget(payload);
-            Code::Internal
+            ErrorCode::Internal
         }
     };
     // SAFETY: as above.
@@ -33,13 +33,13 @@ mod tests {
     fn a_panic_becomes_a_number() {
         assert_eq!(
             guarded(|| panic!("thrown on purpose")),
-            Code::Internal as c_int
+            ErrorCode::Internal as c_int
         );
         assert_eq!(
             guarded(|| std::panic::panic_any(7)),
-            Code::Internal as c_int
+            ErrorCode::Internal as c_int
         );
-        assert_eq!(guarded(|| Err(Code::NotTcp)), -4);
+        assert_eq!(guarded(|| Err(ErrorCode::NotTcp)), -4);
         assert_eq!(guarded(|| Ok(())), 0);
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::Evidence;
 
-use crate::error::Code;
+use crate::error::ErrorCode;
 
 /// Maximum number of actions in a report (`DRS_ACTIONS_MAX`).
 pub(crate) const ACTIONS_MAX: usize = 8;
@@ -140,12 +140,12 @@ impl DrsReport {
 }
 
 /// A caller's buffer for a report, with the size that the caller gave.
-pub(crate) struct Place {
+pub(crate) struct ReportBuffer {
     at: *mut DrsReport,
     size: usize,
 }
 
-impl Place {
+impl ReportBuffer {
     /// Returns the buffer at `at`, or `None` for NULL.
     ///
     /// # Errors
@@ -154,15 +154,15 @@ impl Place {
     /// # Safety
     /// `at` is NULL, or valid for reads and writes of as many bytes as its first member says, while
     /// the buffer is used.
-    pub(crate) unsafe fn new(at: *mut DrsReport) -> Result<Option<Self>, Code> {
+    pub(crate) unsafe fn new(at: *mut DrsReport) -> Result<Option<Self>, ErrorCode> {
         if at.is_null() {
             return Ok(None);
         }
         // SAFETY: the size member is the first; the caller promises that it can be read.
         let size = unsafe { ptr::read_unaligned(at.cast::<u32>()) };
-        let size = usize::try_from(size).map_err(|_| Code::Invalid)?;
+        let size = usize::try_from(size).map_err(|_| ErrorCode::Invalid)?;
         if size < FIRST_VERSION {
-            return Err(Code::Invalid);
+            return Err(ErrorCode::Invalid);
         }
         Ok(Some(Self { at, size }))
     }
@@ -184,18 +184,18 @@ impl Place {
 }
 
 /// Formats into a NUL-terminated array of C characters without allocating, and truncates.
-pub(crate) struct Text<'a> {
+pub(crate) struct TruncatedText<'a> {
     room: &'a mut [c_char],
     used: usize,
 }
 
-impl<'a> Text<'a> {
+impl<'a> TruncatedText<'a> {
     pub(crate) fn new(room: &'a mut [c_char]) -> Self {
         Self { room, used: 0 }
     }
 }
 
-impl std::fmt::Write for Text<'_> {
+impl std::fmt::Write for TruncatedText<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         // The last byte is for the NUL.
         let last = self.room.len().saturating_sub(1);
@@ -224,14 +224,14 @@ mod tests {
     #[test]
     fn text_is_truncated_and_nul_terminated() {
         let mut room = [1; 6];
-        Text::new(&mut room).write_str("abcdefgh").unwrap();
+        TruncatedText::new(&mut room).write_str("abcdefgh").unwrap();
         // The last byte is for the NUL, and was not written.
         assert_eq!(
             room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())),
             *b"abcde\x01"
         );
         let mut room = [0; 6];
-        write!(Text::new(&mut room), "ab{}", 1).unwrap();
+        write!(TruncatedText::new(&mut room), "ab{}", 1).unwrap();
         assert_eq!(
             room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())),
             *b"ab1\0\0\0"
@@ -243,10 +243,10 @@ mod tests {
         let mut small = DrsReport::empty();
         small.size = 8;
         // SAFETY: a whole report is there.
-        let place = unsafe { Place::new(&raw mut small) };
-        assert!(matches!(place, Err(Code::Invalid)));
+        let place = unsafe { ReportBuffer::new(&raw mut small) };
+        assert!(matches!(place, Err(ErrorCode::Invalid)));
         // SAFETY: NULL is allowed.
-        let place = unsafe { Place::new(ptr::null_mut()) };
+        let place = unsafe { ReportBuffer::new(ptr::null_mut()) };
         assert!(matches!(place, Ok(None)));
 
         #[repr(C)]
@@ -260,7 +260,7 @@ mod tests {
         };
         later.known.size = u32::try_from(size_of::<Later>()).unwrap();
         // SAFETY: as many bytes are there as the size member says.
-        let place = unsafe { Place::new((&raw mut later).cast()) }
+        let place = unsafe { ReportBuffer::new((&raw mut later).cast()) }
             .ok()
             .flatten()
             .unwrap();

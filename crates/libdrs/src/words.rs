@@ -123,7 +123,7 @@ mod tests {
             let number = c_int::try_from(limit(each)).unwrap();
             // SAFETY: the words are static and NUL-terminated.
             let word = unsafe { CStr::from_ptr(drs_limit_word(number)) };
-            assert_eq!(word.to_str().unwrap(), each.word());
+            assert_eq!(word.to_str().unwrap(), each.as_str());
         }
     }
 }

@@ -20,7 +20,7 @@ const MAX_SHOWN_BYTES: usize = 80;
 
 /// An item of a map, with its index among those of its kind, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item {
+pub enum MapItem {
     /// A site.
     Site(usize),
     /// A depot.
@@ -31,7 +31,7 @@ pub enum Item {
     Link(usize),
 }
 
-impl fmt::Display for Item {
+impl fmt::Display for MapItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, index) = match self {
             Self::Site(index) => ("site", index),
@@ -53,7 +53,7 @@ pub enum MapFault {
     )]
     Name {
         /// Item with the name.
-        item: Item,
+        item: MapItem,
         /// The name, shortened and printable.
         name: String,
     },
@@ -61,7 +61,7 @@ pub enum MapFault {
     #[error("{item}: name: {name:?} is the name of another one, too: give each its own")]
     NameTwice {
         /// The second item.
-        item: Item,
+        item: MapItem,
         /// The name.
         name: String,
     },
@@ -69,13 +69,13 @@ pub enum MapFault {
     #[error("{item}: key: another depot has the same key: a depot stands on a map once")]
     KeyTwice {
         /// The second depot.
-        item: Item,
+        item: MapItem,
     },
     /// The item names a site that is not on the map: add the site, or correct the name.
     #[error("{item}: there is no site {site:?}: add it, or mend the name")]
     NoSite {
         /// Item with the name.
-        item: Item,
+        item: MapItem,
         /// The name, shortened and printable.
         site: String,
     },
@@ -83,7 +83,7 @@ pub enum MapFault {
     #[error("{item}: joins {site:?} to itself: remove it")]
     Loop {
         /// The link.
-        item: Item,
+        item: MapItem,
         /// The site.
         site: String,
     },
@@ -91,13 +91,13 @@ pub enum MapFault {
     #[error("{item}: latitude is -90 to 90 and longitude -180 to 180 degrees")]
     Position {
         /// The site.
-        item: Item,
+        item: MapItem,
     },
     /// A rate or number is 0: leave it out if it is unknown.
     #[error("{item}: {field}: must be more than 0: leave it out where it is not known")]
     NoRate {
         /// The item.
-        item: Item,
+        item: MapItem,
         /// Name of the field.
         field: &'static str,
     },
@@ -105,13 +105,13 @@ pub enum MapFault {
     #[error("{item}: reservable: a share is 0 to 1, such as 0.5 or \"50%\"")]
     Share {
         /// The link.
-        item: Item,
+        item: MapItem,
     },
     /// The reservable rate exceeds the capacity: lower it.
     #[error("{item}: reservable: {reservable} is more than the link carries, {capacity}")]
     ReservableBeyondCapacity {
         /// The link.
-        item: Item,
+        item: MapItem,
         /// Reservable rate.
         reservable: Rate,
         /// Capacity.
@@ -121,13 +121,13 @@ pub enum MapFault {
     #[error("{item}: addresses: write 1 to 64")]
     Addresses {
         /// The depot or host.
-        item: Item,
+        item: MapItem,
     },
     /// An address is invalid.
     #[error("{item}: addresses: {problem}")]
     Address {
         /// The host.
-        item: Item,
+        item: MapItem,
         /// Fault of the address.
         problem: String,
     },
@@ -144,7 +144,7 @@ pub enum MapFault {
 impl MapFault {
     /// Returns the faulty item, if there is a single one.
     #[must_use]
-    pub const fn item(&self) -> Option<Item> {
+    pub const fn item(&self) -> Option<MapItem> {
         match self {
             Self::Name { item, .. }
             | Self::NameTwice { item, .. }
@@ -163,7 +163,7 @@ impl MapFault {
 }
 
 /// Shortens a foreign text for a message.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     printable_within(text.as_bytes(), MAX_SHOWN_BYTES)
 }
 
@@ -183,24 +183,24 @@ impl Map {
                 return Err(MapFault::TooMany { kind, count });
             }
         }
-        let mut check = Check::default();
+        let mut check = MapChecker::default();
         for (index, site) in self.sites.iter().enumerate() {
-            check.site(Item::Site(index), site)?;
+            check.site(MapItem::Site(index), site)?;
         }
         for (index, link) in self.links.iter().enumerate() {
-            check.link(Item::Link(index), link)?;
+            check.link(MapItem::Link(index), link)?;
         }
         let mut keys = HashSet::new();
         for (index, depot) in self.depots.iter().enumerate() {
-            check.depot(Item::Depot(index), depot)?;
+            check.depot(MapItem::Depot(index), depot)?;
             if !keys.insert(depot.key) {
                 return Err(MapFault::KeyTwice {
-                    item: Item::Depot(index),
+                    item: MapItem::Depot(index),
                 });
             }
         }
         for (index, host) in self.hosts.iter().enumerate() {
-            check.host(Item::Host(index), host)?;
+            check.host(MapItem::Host(index), host)?;
         }
         Ok(())
     }
@@ -237,52 +237,52 @@ impl Map {
                 positions.get(link.to.as_str()),
             );
             if let (Some(from), Some(to)) = ends {
-                link.latency = Some(distance::estimate(*from, *to));
+                link.latency = Some(distance::estimate_latency(*from, *to));
             }
         }
     }
 }
 
 #[derive(Default)]
-struct Check<'a> {
+struct MapChecker<'a> {
     sites: HashSet<&'a str>,
     depots: HashSet<&'a str>,
     hosts: HashSet<&'a str>,
     links: HashSet<&'a str>,
 }
 
-impl<'a> Check<'a> {
-    fn site(&mut self, item: Item, site: &'a Site) -> Result<(), MapFault> {
-        own_name(&mut self.sites, item, &site.name)?;
+impl<'a> MapChecker<'a> {
+    fn site(&mut self, item: MapItem, site: &'a Site) -> Result<(), MapFault> {
+        check_unique_name(&mut self.sites, item, &site.name)?;
         match site.position {
-            Some(position) if !position.exists() => Err(MapFault::Position { item }),
+            Some(position) if !position.is_valid() => Err(MapFault::Position { item }),
             _ => Ok(()),
         }
     }
 
-    fn link(&mut self, item: Item, link: &'a Link) -> Result<(), MapFault> {
-        own_name(&mut self.links, item, &link.name)?;
+    fn link(&mut self, item: MapItem, link: &'a Link) -> Result<(), MapFault> {
+        check_unique_name(&mut self.links, item, &link.name)?;
         self.known_site(item, &link.from)?;
         self.known_site(item, &link.to)?;
         if link.from == link.to {
             let site = link.from.clone();
             return Err(MapFault::Loop { item, site });
         }
-        direction(item, &link.forward)?;
+        check_direction(item, &link.forward)?;
         link.backward
             .as_ref()
-            .map_or(Ok(()), |backward| direction(item, backward))
+            .map_or(Ok(()), |backward| check_direction(item, backward))
     }
 
-    fn depot(&mut self, item: Item, depot: &'a Depot) -> Result<(), MapFault> {
-        own_name(&mut self.depots, item, &depot.name)?;
+    fn depot(&mut self, item: MapItem, depot: &'a Depot) -> Result<(), MapFault> {
+        check_unique_name(&mut self.depots, item, &depot.name)?;
         if let Some(site) = &depot.site {
             self.known_site(item, site)?;
         }
         if !(1..=MAX_ADDRESSES).contains(&depot.addresses.len()) {
             return Err(MapFault::Addresses { item });
         }
-        positive(item, "max_rate", depot.limits.max_rate)?;
+        check_positive(item, "max_rate", depot.limits.max_rate)?;
         match depot.limits.max_sessions {
             Some(0) => Err(MapFault::NoRate {
                 item,
@@ -292,8 +292,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn host(&mut self, item: Item, host: &'a Host) -> Result<(), MapFault> {
-        own_name(&mut self.hosts, item, &host.name)?;
+    fn host(&mut self, item: MapItem, host: &'a Host) -> Result<(), MapFault> {
+        check_unique_name(&mut self.hosts, item, &host.name)?;
         self.known_site(item, &host.site)?;
         if !(1..=MAX_ADDRESSES).contains(&host.addresses.len()) {
             return Err(MapFault::Addresses { item });
@@ -303,16 +303,16 @@ impl<'a> Check<'a> {
                 return Err(MapFault::Address { item, problem });
             }
         }
-        positive(item, "access", host.access)
+        check_positive(item, "access", host.access)
     }
 
-    fn known_site(&self, item: Item, site: &str) -> Result<(), MapFault> {
+    fn known_site(&self, item: MapItem, site: &str) -> Result<(), MapFault> {
         if self.sites.contains(site) {
             return Ok(());
         }
         Err(MapFault::NoSite {
             item,
-            site: shown(site),
+            site: shorten(site),
         })
     }
 }
@@ -320,14 +320,18 @@ impl<'a> Check<'a> {
 impl Position {
     /// Returns true if the angles are finite and in range.
     #[must_use]
-    pub fn exists(self) -> bool {
+    pub fn is_valid(self) -> bool {
         (-90.0..=90.0).contains(&self.latitude) && (-180.0..=180.0).contains(&self.longitude)
     }
 }
 
-fn own_name<'a>(names: &mut HashSet<&'a str>, item: Item, name: &'a str) -> Result<(), MapFault> {
+fn check_unique_name<'a>(
+    names: &mut HashSet<&'a str>,
+    item: MapItem,
+    name: &'a str,
+) -> Result<(), MapFault> {
     if !is_name(name) {
-        let name = shown(name);
+        let name = shorten(name);
         return Err(MapFault::Name { item, name });
     }
     if !names.insert(name) {
@@ -337,15 +341,15 @@ fn own_name<'a>(names: &mut HashSet<&'a str>, item: Item, name: &'a str) -> Resu
     Ok(())
 }
 
-fn positive(item: Item, field: &'static str, rate: Option<Rate>) -> Result<(), MapFault> {
+fn check_positive(item: MapItem, field: &'static str, rate: Option<Rate>) -> Result<(), MapFault> {
     match rate {
         Some(Rate::ZERO) => Err(MapFault::NoRate { item, field }),
         _ => Ok(()),
     }
 }
 
-fn direction(item: Item, direction: &Direction) -> Result<(), MapFault> {
-    positive(item, "capacity", direction.rate())?;
+fn check_direction(item: MapItem, direction: &Direction) -> Result<(), MapFault> {
+    check_positive(item, "capacity", direction.rate())?;
     match (direction.reservable, direction.rate()) {
         (Some(Reservable::Share(share)), _) if !(0.0..=1.0).contains(&share) => {
             Err(MapFault::Share { item })

@@ -28,7 +28,7 @@ pub fn great_circle(a: Position, b: Position) -> f64 {
 }
 
 /// Returns the one-way time of light in a fibre along the great circle.
-pub fn estimate(a: Position, b: Position) -> Latency {
+pub fn estimate_latency(a: Position, b: Position) -> Latency {
     let one_way: Duration = Time::from_seconds(great_circle(a, b) / LIGHT_IN_FIBRE).0;
     Latency {
         one_way,

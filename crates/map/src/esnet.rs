@@ -19,15 +19,15 @@ use longhaul_proto::text::printable;
 use quantities::Rate;
 use serde::Deserialize;
 
-use crate::check::{MAX_ITEMS, MapFault, shown};
+use crate::check::{MAX_ITEMS, MapFault, shorten};
 use crate::model::{
     Capacity, CapacitySource, Direction, Drawn, Link, Map, Position, Reservable, Site, SiteKind,
 };
-use crate::names::{Names, tidy};
+use crate::names::{UniqueNames, normalize_label};
 
 /// Texts of the files.
 #[derive(Debug, Clone, Copy)]
-pub struct Files<'a> {
+pub struct TopologyFiles<'a> {
     /// `esnet-devices.json`.
     pub devices: &'a str,
     /// `esnet-adjcies.json`.
@@ -85,8 +85,8 @@ struct DeviceText {
     #[serde(default)]
     ports: Vec<PortText>,
     location: Option<String>,
-    latitude: Option<Number>,
-    longitude: Option<Number>,
+    latitude: Option<NumberText>,
+    longitude: Option<NumberText>,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +100,7 @@ struct PortText {
 /// Coordinate. The files have them as texts.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Number {
+enum NumberText {
     Number(f64),
     Text(String),
 }
@@ -128,11 +128,11 @@ struct PositionsText {
 ///
 /// # Errors
 /// [`EsnetError`].
-pub fn read(files: &Files<'_>) -> Result<Map, EsnetError> {
-    let devices: Vec<DeviceText> = json("devices", files.devices)?;
-    let adjacencies: Vec<AdjacencyText> = json("adjacencies", files.adjacencies)?;
+pub fn read(files: &TopologyFiles<'_>) -> Result<Map, EsnetError> {
+    let devices: Vec<DeviceText> = parse_json("devices", files.devices)?;
+    let adjacencies: Vec<AdjacencyText> = parse_json("adjacencies", files.adjacencies)?;
     let positions = match files.positions {
-        Some(text) => json::<PositionsText>("positions", text)?.positions,
+        Some(text) => parse_json::<PositionsText>("positions", text)?.positions,
         None => HashMap::new(),
     };
     for (kind, count) in [("sites", devices.len()), ("links", adjacencies.len())] {
@@ -143,11 +143,11 @@ pub fn read(files: &Files<'_>) -> Result<Map, EsnetError> {
     let mut map = Map::default();
     let mut ports = HashMap::new();
     let mut names = HashMap::new();
-    let mut own = Names::default();
+    let mut own = UniqueNames::default();
     for device in &devices {
-        let name = own.own(&device.urn);
+        let name = own.claim(&device.urn);
         if names.insert(device.urn.as_str(), name.clone()).is_some() {
-            let device = shown(&device.urn);
+            let device = shorten(&device.urn);
             return Err(EsnetError::DeviceTwice { device });
         }
         map.sites.push(Site {
@@ -155,29 +155,29 @@ pub fn read(files: &Files<'_>) -> Result<Map, EsnetError> {
             label: device
                 .location
                 .as_deref()
-                .map(tidy)
+                .map(normalize_label)
                 .filter(|label| !label.is_empty()),
             kind: SiteKind::Router,
             position: position(device)?,
-            drawn: drawn(&device.urn, &positions),
+            drawn: drawn_position(&device.urn, &positions),
         });
         for port in &device.ports {
             ports.insert((device.urn.as_str(), port.urn.as_str()), port);
         }
     }
-    links(&mut map, &adjacencies, &names, &ports)?;
+    add_links(&mut map, &adjacencies, &names, &ports)?;
     map.estimate_latencies();
     map.check().map_err(EsnetError::Map)?;
     Ok(map)
 }
 
-fn links(
+fn add_links(
     map: &mut Map,
     adjacencies: &[AdjacencyText],
     names: &HashMap<&str, String>,
     ports: &HashMap<(&str, &str), &PortText>,
 ) -> Result<(), EsnetError> {
-    let mut own = Names::default();
+    let mut own = UniqueNames::default();
     // Links whose opposite direction has not been read yet, by the ports of their ends.
     let mut one_way: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let mut unknown = 0;
@@ -185,7 +185,7 @@ fn links(
         let name = |device: &str| {
             names.get(device).ok_or_else(|| EsnetError::NoDevice {
                 number: index + 1,
-                device: shown(device),
+                device: shorten(device),
             })
         };
         let (from, to) = (name(&adjacency.a.device)?, name(&adjacency.z.device)?);
@@ -204,7 +204,7 @@ fn links(
         }
         one_way.entry((a, z)).or_default().push(map.links.len());
         map.links.push(Link {
-            name: own.own(&format!("{from} - {to}")),
+            name: own.claim(&format!("{from} - {to}")),
             from: from.clone(),
             to: to.clone(),
             forward: direction,
@@ -259,16 +259,16 @@ fn direction(
 }
 
 fn position(device: &DeviceText) -> Result<Option<Position>, EsnetError> {
-    let number = |number: &Option<Number>| match number {
+    let number = |number: &Option<NumberText>| match number {
         None => Ok(None),
-        Some(Number::Number(number)) => Ok(Some(*number)),
-        Some(Number::Text(text)) => {
+        Some(NumberText::Number(number)) => Ok(Some(*number)),
+        Some(NumberText::Text(text)) => {
             text.trim()
                 .parse()
                 .map(Some)
                 .map_err(|_| EsnetError::Coordinates {
-                    device: shown(&device.urn),
-                    text: shown(text),
+                    device: shorten(&device.urn),
+                    text: shorten(text),
                 })
         }
     };
@@ -284,7 +284,7 @@ fn position(device: &DeviceText) -> Result<Option<Position>, EsnetError> {
 }
 
 /// Returns the position with the longest name that is the device's, or a part of it before a dash.
-fn drawn(device: &str, positions: &HashMap<String, Drawn>) -> Option<Drawn> {
+fn drawn_position(device: &str, positions: &HashMap<String, Drawn>) -> Option<Drawn> {
     let mut name = device;
     loop {
         if let Some(drawn) = positions.get(name) {
@@ -294,7 +294,7 @@ fn drawn(device: &str, positions: &HashMap<String, Drawn>) -> Option<Drawn> {
     }
 }
 
-fn json<'a, T: Deserialize<'a>>(file: &'static str, text: &'a str) -> Result<T, EsnetError> {
+fn parse_json<'a, T: Deserialize<'a>>(file: &'static str, text: &'a str) -> Result<T, EsnetError> {
     serde_json::from_str(text).map_err(|error| EsnetError::Json {
         file,
         line: error.line(),

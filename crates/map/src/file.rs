@@ -44,12 +44,12 @@ use quantities::{Rate, Time};
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use crate::check::{Item, MapFault};
+use crate::check::{MapFault, MapItem};
 use crate::model::{
     Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction,
     Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site, SiteKind, tcp,
 };
-use crate::names::Names;
+use crate::names::UniqueNames;
 
 /// Fault of a file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +144,7 @@ pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError
     };
     let parsed: MapText = toml::from_str(text)
         .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
-    let spans = Spans {
+    let spans = ItemSpans {
         sites: parsed.site.iter().map(Spanned::span).collect(),
         links: parsed.link.iter().map(Spanned::span).collect(),
         depots: parsed.depot.iter().map(Spanned::span).collect(),
@@ -158,20 +158,20 @@ pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError
     ];
     let read = parsed.read().map_err(|(at, problem)| wrong(at, &problem))?;
     map.join(read).map_err(|fault| {
-        let at = spans.of(&fault, before);
-        wrong(at.unwrap_or(0), &in_file(&fault, before))
+        let at = spans.start_of(&fault, before);
+        wrong(at.unwrap_or(0), &file_message(&fault, before))
     })
 }
 
 /// Formats a fault for a file, with items counted from the start of the file.
-fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> String {
+fn file_message(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> String {
     let reported = fault.to_string();
     let item = match fault.item() {
         None => return reported,
-        Some(Item::Site(index)) => Item::Site(index.saturating_sub(sites)),
-        Some(Item::Link(index)) => Item::Link(index.saturating_sub(links)),
-        Some(Item::Depot(index)) => Item::Depot(index.saturating_sub(depots)),
-        Some(Item::Host(index)) => Item::Host(index.saturating_sub(hosts)),
+        Some(MapItem::Site(index)) => MapItem::Site(index.saturating_sub(sites)),
+        Some(MapItem::Link(index)) => MapItem::Link(index.saturating_sub(links)),
+        Some(MapItem::Depot(index)) => MapItem::Depot(index.saturating_sub(depots)),
+        Some(MapItem::Host(index)) => MapItem::Host(index.saturating_sub(hosts)),
     };
     match reported.split_once(':') {
         Some((_, problem)) if fault.item().is_some() => format!("{item}:{problem}"),
@@ -180,31 +180,35 @@ fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> Strin
 }
 
 /// Byte ranges of the items in the text.
-struct Spans {
+struct ItemSpans {
     sites: Vec<Range<usize>>,
     links: Vec<Range<usize>>,
     depots: Vec<Range<usize>>,
     hosts: Vec<Range<usize>>,
 }
 
-impl Spans {
-    fn of(&self, fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> Option<usize> {
+impl ItemSpans {
+    fn start_of(
+        &self,
+        fault: &MapFault,
+        [sites, links, depots, hosts]: [usize; 4],
+    ) -> Option<usize> {
         let (list, index) = match fault.item()? {
-            Item::Site(index) => (&self.sites, index.checked_sub(sites)?),
-            Item::Link(index) => (&self.links, index.checked_sub(links)?),
-            Item::Depot(index) => (&self.depots, index.checked_sub(depots)?),
-            Item::Host(index) => (&self.hosts, index.checked_sub(hosts)?),
+            MapItem::Site(index) => (&self.sites, index.checked_sub(sites)?),
+            MapItem::Link(index) => (&self.links, index.checked_sub(links)?),
+            MapItem::Depot(index) => (&self.depots, index.checked_sub(depots)?),
+            MapItem::Host(index) => (&self.hosts, index.checked_sub(hosts)?),
         };
         list.get(index).map(|span| span.start)
     }
 }
 
 /// Byte offset and fault.
-type Wrong = (usize, String);
+type FaultAt = (usize, String);
 
 impl MapText {
-    fn read(self) -> Result<Map, Wrong> {
-        let mut names = Names::default();
+    fn read(self) -> Result<Map, FaultAt> {
+        let mut names = UniqueNames::default();
         let sites = self.site.into_iter().map(|site| {
             let at = site.span().start;
             read_site(site.into_inner()).map_err(|problem| (at, problem))
@@ -251,7 +255,7 @@ fn read_site(site: SiteText) -> Result<Site, String> {
     })
 }
 
-fn read_link(link: LinkText, names: &mut Names) -> Result<Link, Wrong> {
+fn read_link(link: LinkText, names: &mut UniqueNames) -> Result<Link, FaultAt> {
     let [from, to] = link.between.get_ref().as_slice() else {
         let problem = "between: write two sites, such as [\"chicago\", \"amsterdam\"]";
         return Err((link.between.span().start, problem.to_owned()));
@@ -259,7 +263,7 @@ fn read_link(link: LinkText, names: &mut Names) -> Result<Link, Wrong> {
     let capacity = link
         .capacity
         .as_ref()
-        .map(|text| rate("capacity", text))
+        .map(|text| parse_rate("capacity", text))
         .transpose()?;
     let reservable = link
         .reservable
@@ -267,25 +271,27 @@ fn read_link(link: LinkText, names: &mut Names) -> Result<Link, Wrong> {
         .map(|value| read_reservable("reservable", value))
         .transpose()?;
     let forward = Direction {
-        capacity: capacity.map(stated),
+        capacity: capacity.map(stated_capacity),
         reservable,
         metric: link.metric,
     };
     let backward = match (link.one_way, &link.capacity_back, &link.reservable_back) {
         (true, None, None) => None,
-        (true, Some(text), _) => return Err((text.span().start, one_way("capacity_back"))),
-        (true, _, Some(value)) => return Err((value.span().start, one_way("reservable_back"))),
+        (true, Some(text), _) => return Err((text.span().start, one_way_problem("capacity_back"))),
+        (true, _, Some(value)) => {
+            return Err((value.span().start, one_way_problem("reservable_back")));
+        }
         (false, capacity_back, reservable_back) => {
             let capacity = capacity_back
                 .as_ref()
-                .map(|text| rate("capacity_back", text))
+                .map(|text| parse_rate("capacity_back", text))
                 .transpose()?
                 .or(capacity);
             let own = reservable_back
                 .as_ref()
                 .map(|value| read_reservable("reservable_back", value));
             Some(Direction {
-                capacity: capacity.map(stated),
+                capacity: capacity.map(stated_capacity),
                 reservable: own.transpose()?.or(reservable),
                 metric: link.metric,
             })
@@ -302,7 +308,7 @@ fn read_link(link: LinkText, names: &mut Names) -> Result<Link, Wrong> {
     Ok(Link {
         name: match link.name {
             Some(name) => name,
-            None => names.own(&format!("{from} - {to}")),
+            None => names.claim(&format!("{from} - {to}")),
         },
         from: from.clone(),
         to: to.clone(),
@@ -312,15 +318,15 @@ fn read_link(link: LinkText, names: &mut Names) -> Result<Link, Wrong> {
     })
 }
 
-fn one_way(field: &str) -> String {
+fn one_way_problem(field: &str) -> String {
     format!("{field}: the link is one_way: remove one of the two")
 }
 
-fn read_depot(depot: DepotText) -> Result<Depot, Wrong> {
+fn read_depot(depot: DepotText) -> Result<Depot, FaultAt> {
     let key = depot.key.get_ref().parse().map_err(|error| {
         let problem = format!(
             "key: {:?} is {error}",
-            crate::check::shown(depot.key.get_ref())
+            crate::check::shorten(depot.key.get_ref())
         );
         (depot.key.span().start, problem)
     })?;
@@ -332,7 +338,10 @@ fn read_depot(depot: DepotText) -> Result<Depot, Wrong> {
             })
             .map_err(|error| (text.span().start, format!("addresses: {error}")))
     });
-    let max_rate = depot.max_rate.as_ref().map(|text| rate("max_rate", text));
+    let max_rate = depot
+        .max_rate
+        .as_ref()
+        .map(|text| parse_rate("max_rate", text));
     Ok(Depot {
         name: depot.name,
         key,
@@ -348,13 +357,13 @@ fn read_depot(depot: DepotText) -> Result<Depot, Wrong> {
     })
 }
 
-fn read_host(host: HostText) -> Result<Host, Wrong> {
+fn read_host(host: HostText) -> Result<Host, FaultAt> {
     let end = match &host.offramp {
         None => SessionEnd::Acceptor,
-        Some(text) => offramp(text.get_ref())
+        Some(text) => parse_offramp(text.get_ref())
             .map_err(|problem| (text.span().start, format!("offramp: {problem}")))?,
     };
-    let access = host.access.as_ref().map(|text| rate("access", text));
+    let access = host.access.as_ref().map(|text| parse_rate("access", text));
     Ok(Host {
         name: host.name,
         site: host.site,
@@ -364,12 +373,12 @@ fn read_host(host: HostText) -> Result<Host, Wrong> {
     })
 }
 
-fn offramp(text: &str) -> Result<SessionEnd, String> {
+fn parse_offramp(text: &str) -> Result<SessionEnd, String> {
     let (key, at) = match text.split_once('@') {
         Some((key, at)) => {
             let key = key
                 .parse()
-                .map_err(|error| format!("{:?} is {error}", crate::check::shown(key)))?;
+                .map_err(|error| format!("{:?} is {error}", crate::check::shorten(key)))?;
             (Some(key), at)
         }
         None => (None, text),
@@ -379,12 +388,12 @@ fn offramp(text: &str) -> Result<SessionEnd, String> {
     Ok(SessionEnd::Offramp { endpoint, key })
 }
 
-fn rate(field: &str, text: &Spanned<String>) -> Result<Rate, Wrong> {
+fn parse_rate(field: &str, text: &Spanned<String>) -> Result<Rate, FaultAt> {
     Rate::with_unit(text.get_ref())
         .map_err(|error| (text.span().start, format!("{field}: {error}")))
 }
 
-const fn stated(rate: Rate) -> Capacity {
+const fn stated_capacity(rate: Rate) -> Capacity {
     Capacity {
         rate,
         source: CapacitySource::Stated,
@@ -392,7 +401,7 @@ const fn stated(rate: Rate) -> Capacity {
 }
 
 /// Parses a share (`0.5`, `"50%"`) or a rate (`"2 Gbit/s"`).
-fn read_reservable(field: &str, value: &Spanned<Value>) -> Result<Reservable, Wrong> {
+fn read_reservable(field: &str, value: &Spanned<Value>) -> Result<Reservable, FaultAt> {
     let read = match value.get_ref() {
         Value::Float(share) => Some(Reservable::Share(*share)),
         Value::Integer(0) => Some(Reservable::Share(0.0)),

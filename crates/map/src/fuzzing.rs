@@ -4,25 +4,25 @@
 
 use std::path::Path;
 
-use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 use quantities::Rate;
 use unicode_width::UnicodeWidthStr;
 
 use crate::{Graph, Map, esnet, file, graphml, render};
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "map",
         property: toml,
         seeds: tomls,
     },
-    Target {
+    FuzzTarget {
         name: "graphml",
         property: graphml,
         seeds: graphmls,
     },
-    Target {
+    FuzzTarget {
         name: "esnet",
         property: esnet,
         seeds: esnets,
@@ -31,9 +31,9 @@ pub const TARGETS: &[Target] = &[
 
 /// Checks the properties of every map: it is consistent, prints in 100 columns, has a graph, and
 /// survives a round trip through JSON.
-pub fn holds(map: &Map) {
+pub fn check_properties(map: &Map) {
     map.check().unwrap();
-    let printed = render::tables(map, 1e9);
+    let printed = render::render_tables(map, 1e9);
     for line in printed.lines() {
         assert!(line.width() <= render::MAX_COLUMNS, "{line:?}");
         assert!(
@@ -41,7 +41,7 @@ pub fn holds(map: &Map) {
             "{line:?}"
         );
     }
-    let graph = Graph::of(map);
+    let graph = Graph::from_map(map);
     assert_eq!(graph.nodes(), map.sites.len());
     let ways = map
         .links
@@ -59,7 +59,7 @@ fn toml(data: &[u8]) {
         return;
     };
     match file::read(text, Path::new("map.toml")) {
-        Ok(map) => holds(&map),
+        Ok(map) => check_properties(&map),
         Err(error) => {
             assert_one_line(&error);
             assert!(error.to_string().starts_with("map.toml:"), "{error}");
@@ -76,7 +76,7 @@ fn graphml(data: &[u8]) {
     };
     match graphml::read(text, Path::new("a.graphml"), &assumptions) {
         Ok(map) => {
-            holds(&map);
+            check_properties(&map);
             assert!(map.links.iter().all(|link| link.forward.capacity.is_some()));
         }
         Err(error) => {
@@ -92,13 +92,13 @@ fn esnet(data: &[u8]) {
         return;
     };
     let mut parts = text.split("\n---\n");
-    let files = esnet::Files {
+    let files = esnet::TopologyFiles {
         devices: parts.next().unwrap_or_default(),
         adjacencies: parts.next().unwrap_or("[]"),
         positions: parts.next(),
     };
     match esnet::read(&files) {
-        Ok(map) => holds(&map),
+        Ok(map) => check_properties(&map),
         Err(error) => assert_one_line(&error),
     }
 }
@@ -161,7 +161,7 @@ addresses = ["laptop.example"]
 
 fn tomls() -> Vec<Seed> {
     let with = |line: &str, other: &str| EVERYTHING.replacen(line, other, 1);
-    texts(&[
+    text_seeds(&[
         ("everything", EVERYTHING),
         ("empty", ""),
         ("name-twice", &with("\"amsterdam\"", "\"chicago\"")),
@@ -224,7 +224,7 @@ fn graphmls() -> Vec<Seed> {
         ))
     };
     let deep = format!("{}{}", "<g>".repeat(2000), "</g>".repeat(2000));
-    texts(&[
+    text_seeds(&[
         (
             "raw",
             &zoo(r#"<edge source="0" target="1"><data key="d1">2500000000.0</data></edge>"#),
@@ -286,7 +286,7 @@ fn esnets() -> Vec<Seed> {
     let devices = format!("[{},\n{}]", device("chic"), device("star"));
     let ways = format!("[{},\n{}]", way("chic", "star"), way("star", "chic"));
     let drawn = r#"{"positions": {"chic": {"x": -245, "y": -91}}}"#;
-    texts(&[
+    text_seeds(&[
         (
             "both-ways",
             &format!("{devices}\n---\n{ways}\n---\n{drawn}"),
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 
     proptest! {
@@ -335,7 +335,7 @@ mod tests {
         ) {
             let target = target.get(super::TARGETS);
             let seeds = (target.seeds)();
-            let data = longhaul_proto::fuzzing::changed(&seed.get(&seeds).1, &changes);
+            let data = longhaul_proto::fuzzing::apply_changes(&seed.get(&seeds).1, &changes);
             (target.property)(&data);
         }
     }

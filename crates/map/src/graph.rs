@@ -45,7 +45,7 @@ impl Graph {
     /// Creates the graph of a map. Links that name unknown sites are left out, so check the map
     /// first.
     #[must_use]
-    pub fn of(map: &Map) -> Self {
+    pub fn from_map(map: &Map) -> Self {
         let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
         let names: Vec<String> = map.sites.iter().map(|site| site.name.clone()).collect();
         let by_name: HashMap<String, u32> = names

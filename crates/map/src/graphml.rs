@@ -25,9 +25,9 @@ use longhaul_proto::text::printable;
 use quantities::Rate;
 use roxmltree::{Document, Node, ParsingOptions};
 
-use crate::check::{MAX_ITEMS, MapFault, shown};
+use crate::check::{MAX_ITEMS, MapFault, shorten};
 use crate::model::{Capacity, CapacitySource, Direction, Link, Map, Position, Site, SiteKind};
-use crate::names::{Names, tidy};
+use crate::names::{UniqueNames, normalize_label};
 
 /// Maximum number of elements, attribute values and texts in a document.
 const MAX_XML_NODES: u32 = 4_000_000;
@@ -92,9 +92,9 @@ pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, G
         Document::parse_with_options(text, options).map_err(|error| GraphmlError::Xml {
             file: file.to_owned(),
             line: usize::try_from(error.pos().row).unwrap_or(usize::MAX),
-            problem: shown(&error.to_string()),
+            problem: shorten(&error.to_string()),
         })?;
-    let mut map = Reader::new(&document, file).read(assumptions)?;
+    let mut map = GraphmlReader::new(&document, file).read(assumptions)?;
     map.estimate_latencies();
     map.check().map_err(|fault| GraphmlError::Map {
         file: file.to_owned(),
@@ -106,7 +106,7 @@ pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, G
 /// Attributes of a node or an edge, by lower-case name.
 type Attributes<'a> = HashMap<&'a str, &'a str>;
 
-struct Reader<'a, 'input> {
+struct GraphmlReader<'a, 'input> {
     document: &'a Document<'input>,
     file: &'a Path,
     /// Lower-case attribute names of nodes and edges, by identifier of the key.
@@ -116,16 +116,16 @@ struct Reader<'a, 'input> {
     edge_defaults: HashMap<&'a str, &'a str>,
     /// Names of sites, by identifier of the node.
     sites: HashMap<&'a str, String>,
-    site_names: Names,
-    link_names: Names,
+    site_names: UniqueNames,
+    link_names: UniqueNames,
     map: Map,
     loops: usize,
-    speechless: usize,
+    without_capacity: usize,
     /// Links from directed edges without an opposite yet: their indices, by their ends.
     one_way: HashMap<(String, String), Vec<usize>>,
 }
 
-impl<'a, 'input> Reader<'a, 'input> {
+impl<'a, 'input> GraphmlReader<'a, 'input> {
     fn new(document: &'a Document<'input>, file: &'a Path) -> Self {
         Self {
             document,
@@ -134,16 +134,16 @@ impl<'a, 'input> Reader<'a, 'input> {
             node_defaults: HashMap::new(),
             edge_defaults: HashMap::new(),
             sites: HashMap::new(),
-            site_names: Names::default(),
-            link_names: Names::default(),
+            site_names: UniqueNames::default(),
+            link_names: UniqueNames::default(),
             map: Map::default(),
             loops: 0,
-            speechless: 0,
+            without_capacity: 0,
             one_way: HashMap::new(),
         }
     }
 
-    fn wrong(&self, node: Node<'_, '_>, problem: String) -> GraphmlError {
+    fn graph_error(&self, node: Node<'_, '_>, problem: String) -> GraphmlError {
         GraphmlError::Graph {
             file: self.file.to_owned(),
             line: usize::try_from(self.document.text_pos_at(node.range().start).row)
@@ -157,27 +157,27 @@ impl<'a, 'input> Reader<'a, 'input> {
         if root.tag_name().name() != "graphml" {
             let problem = format!(
                 "is no GraphML: it begins with <{}>",
-                shown(root.tag_name().name())
+                shorten(root.tag_name().name())
             );
-            return Err(self.wrong(root, problem));
+            return Err(self.graph_error(root, problem));
         }
         for key in elements(root, "key") {
-            self.key(key);
+            self.add_key(key);
         }
         for node in elements(root, "node") {
-            self.node(node)?;
+            self.add_node(node)?;
         }
         for edge in elements(root, "edge") {
-            self.edge(edge, assumptions)?;
+            self.add_edge(edge, assumptions)?;
         }
         for hyperedge in elements(root, "hyperedge") {
-            self.hyperedge(hyperedge, assumptions)?;
+            self.add_hyperedge(hyperedge, assumptions)?;
         }
-        self.note();
+        self.add_notes();
         Ok(self.map)
     }
 
-    fn key(&mut self, key: Node<'a, 'input>) {
+    fn add_key(&mut self, key: Node<'a, 'input>) {
         let (Some(id), name) = (key.attribute("id"), key.attribute("attr.name")) else {
             return;
         };
@@ -213,9 +213,9 @@ impl<'a, 'input> Reader<'a, 'input> {
             .collect()
     }
 
-    fn node(&mut self, node: Node<'a, 'input>) -> Result<(), GraphmlError> {
+    fn add_node(&mut self, node: Node<'a, 'input>) -> Result<(), GraphmlError> {
         let Some(id) = node.attribute("id") else {
-            return Err(self.wrong(node, "a node without an id: give it one".to_owned()));
+            return Err(self.graph_error(node, "a node without an id: give it one".to_owned()));
         };
         let attributes = self.attributes(node, &self.node_defaults);
         let number = |name: &str| attributes.get(name)?.parse::<f64>().ok();
@@ -232,22 +232,22 @@ impl<'a, 'input> Reader<'a, 'input> {
         };
         let label = attributes
             .get("label")
-            .map(|label| tidy(label))
+            .map(|label| normalize_label(label))
             .filter(|label| !NO_LABEL.contains(&label.as_str()));
         let base = label.unwrap_or_else(|| match kind {
-            SiteKind::Junction => format!("junction {}", tidy(id)),
-            _ => format!("node {}", tidy(id)),
+            SiteKind::Junction => format!("junction {}", normalize_label(id)),
+            _ => format!("node {}", normalize_label(id)),
         });
-        self.site(
+        self.add_site(
             node,
             id,
             &base,
             kind,
-            position.filter(|position| position.exists()),
+            position.filter(|position| position.is_valid()),
         )
     }
 
-    fn site(
+    fn add_site(
         &mut self,
         node: Node<'_, '_>,
         id: &'a str,
@@ -256,15 +256,15 @@ impl<'a, 'input> Reader<'a, 'input> {
         position: Option<Position>,
     ) -> Result<(), GraphmlError> {
         if self.map.sites.len() == MAX_ITEMS {
-            return Err(self.wrong(node, format!("more than {MAX_ITEMS} nodes")));
+            return Err(self.graph_error(node, format!("more than {MAX_ITEMS} nodes")));
         }
-        let name = self.site_names.own(base);
+        let name = self.site_names.claim(base);
         if self.sites.insert(id, name.clone()).is_some() {
             let problem = format!(
                 "node {:?} is there already: give each its own id",
-                shown(id)
+                shorten(id)
             );
-            return Err(self.wrong(node, problem));
+            return Err(self.graph_error(node, problem));
         }
         self.map.sites.push(Site {
             name,
@@ -276,7 +276,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         Ok(())
     }
 
-    fn edge(
+    fn add_edge(
         &mut self,
         edge: Node<'a, 'input>,
         assumptions: &Assumptions,
@@ -284,8 +284,8 @@ impl<'a, 'input> Reader<'a, 'input> {
         let end = |attribute| {
             let id = edge.attribute(attribute).unwrap_or_default();
             self.sites.get(id).cloned().ok_or_else(|| {
-                let problem = format!("{attribute}: there is no node {:?}", shown(id));
-                self.wrong(edge, problem)
+                let problem = format!("{attribute}: there is no node {:?}", shorten(id));
+                self.graph_error(edge, problem)
             })
         };
         let (from, to) = (end("source")?, end("target")?);
@@ -298,11 +298,11 @@ impl<'a, 'input> Reader<'a, 'input> {
                 .find(|node| node.tag_name().name() == "graph")
                 .is_some_and(|graph| graph.attribute("edgedefault") == Some("directed")),
         };
-        self.link(edge, (from, to), capacity, directed, assumptions)
+        self.add_link(edge, (from, to), capacity, directed, assumptions)
     }
 
     /// Adds an edge with any number of ends, as a junction and a link from each end to it.
-    fn hyperedge(
+    fn add_hyperedge(
         &mut self,
         hyperedge: Node<'a, 'input>,
         assumptions: &Assumptions,
@@ -311,12 +311,12 @@ impl<'a, 'input> Reader<'a, 'input> {
         let capacity = capacity(&attributes);
         let base = format!(
             "junction {}",
-            tidy(hyperedge.attribute("id").unwrap_or_default())
+            normalize_label(hyperedge.attribute("id").unwrap_or_default())
         );
         if self.map.sites.len() == MAX_ITEMS {
-            return Err(self.wrong(hyperedge, format!("more than {MAX_ITEMS} nodes")));
+            return Err(self.graph_error(hyperedge, format!("more than {MAX_ITEMS} nodes")));
         }
-        let name = self.site_names.own(base.trim_end());
+        let name = self.site_names.claim(base.trim_end());
         self.map.sites.push(Site {
             name: name.clone(),
             label: None,
@@ -330,14 +330,17 @@ impl<'a, 'input> Reader<'a, 'input> {
         {
             let id = endpoint.attribute("node").unwrap_or_default();
             let Some(end) = self.sites.get(id).cloned() else {
-                return Err(self.wrong(endpoint, format!("node: there is no node {:?}", shown(id))));
+                return Err(self.graph_error(
+                    endpoint,
+                    format!("node: there is no node {:?}", shorten(id)),
+                ));
             };
-            self.link(endpoint, (end, name.clone()), capacity, false, assumptions)?;
+            self.add_link(endpoint, (end, name.clone()), capacity, false, assumptions)?;
         }
         Ok(())
     }
 
-    fn link(
+    fn add_link(
         &mut self,
         element: Node<'_, '_>,
         (from, to): (String, String),
@@ -350,9 +353,9 @@ impl<'a, 'input> Reader<'a, 'input> {
             return Ok(());
         }
         if self.map.links.len() == MAX_ITEMS {
-            return Err(self.wrong(element, format!("more than {MAX_ITEMS} edges")));
+            return Err(self.graph_error(element, format!("more than {MAX_ITEMS} edges")));
         }
-        self.speechless += usize::from(capacity.is_none());
+        self.without_capacity += usize::from(capacity.is_none());
         let assumed = || {
             Some(Capacity {
                 rate: assumptions.capacity?,
@@ -379,7 +382,7 @@ impl<'a, 'input> Reader<'a, 'input> {
                 .push(self.map.links.len());
         }
         self.map.links.push(Link {
-            name: self.link_names.own(&format!("{from} - {to}")),
+            name: self.link_names.claim(&format!("{from} - {to}")),
             from,
             to,
             forward: direction,
@@ -389,7 +392,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         Ok(())
     }
 
-    fn note(&mut self) {
+    fn add_notes(&mut self) {
         let nowhere = self
             .map
             .sites
@@ -403,8 +406,8 @@ impl<'a, 'input> Reader<'a, 'input> {
             );
             self.map.notes.push(note);
         }
-        if self.speechless > 0 {
-            let note = format!("{} edges state no capacity", self.speechless);
+        if self.without_capacity > 0 {
+            let note = format!("{} edges state no capacity", self.without_capacity);
             self.map.notes.push(note);
         }
         if self.loops > 0 {

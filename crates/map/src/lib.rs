@@ -35,7 +35,7 @@ pub mod render;
 pub mod routes;
 mod text_form;
 
-pub use check::{Item, MAX_ITEMS, MapFault};
+pub use check::{MAX_ITEMS, MapFault, MapItem};
 pub use distance::{LIGHT_IN_FIBRE, great_circle};
 pub use graph::Graph;
 pub use model::{
@@ -43,8 +43,8 @@ pub use model::{
     Drawn, Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site,
     SiteKind, Transport,
 };
-pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, folded};
-pub use registration::{Merged, Registration, RegistrationPolicy, RegistrationProblem, merge};
+pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, fold_name};
+pub use registration::{MergedMap, Registration, RegistrationPolicy, RegistrationProblem, merge};
 
 /// Seconds since the Unix epoch; fractions count.
 pub type Moment = f64;

@@ -300,7 +300,7 @@ pub enum DepotState {
 impl DepotState {
     /// Returns true if routes may pass the depot.
     #[must_use]
-    pub const fn usable(self) -> bool {
+    pub const fn is_usable(self) -> bool {
         !matches!(self, Self::Stale { .. })
     }
 }

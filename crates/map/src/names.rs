@@ -11,16 +11,16 @@ const MAX_BASE_BYTES: usize = 100;
 
 /// Names that are in use.
 #[derive(Default)]
-pub struct Names {
+pub struct UniqueNames {
     given: HashSet<String>,
     /// Last number of each base, so that many equal labels need not count from 2 each time.
     last: HashMap<String, u64>,
 }
 
-impl Names {
+impl UniqueNames {
     /// Returns `base`, followed by a number if it is already in use.
-    pub fn own(&mut self, base: &str) -> String {
-        let base = tidy(base);
+    pub fn claim(&mut self, base: &str) -> String {
+        let base = normalize_label(base);
         if !base.is_empty() && self.given.insert(base.clone()) {
             return base;
         }
@@ -36,7 +36,7 @@ impl Names {
 }
 
 /// Normalizes a label: one line of bounded length, without blanks at its ends or in a row.
-pub fn tidy(label: &str) -> String {
+pub fn normalize_label(label: &str) -> String {
     let words: Vec<&str> = label.split_whitespace().collect();
     printable_within(words.join(" ").as_bytes(), MAX_BASE_BYTES)
         .trim()

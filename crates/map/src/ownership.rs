@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use longhaul_policy::HostPattern;
 use longhaul_proto::{Host, PublicKey};
 
-use crate::check::shown;
+use crate::check::shorten;
 use crate::model::Map;
 use crate::registration::RegistrationProblem;
 
@@ -25,7 +25,7 @@ const KEY_PREFIX: &str = "lhk1:";
 /// Returns a depot's name in the form in which names are compared and stored: without a dot at the
 /// end, and in lower case.
 #[must_use]
-pub fn folded(name: &str) -> String {
+pub fn fold_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_lowercase()
 }
 
@@ -75,10 +75,10 @@ pub struct DepotNames {
 impl DepotNames {
     /// Collects the names of an operator's map. Their only owners yet are its depots.
     #[must_use]
-    pub fn of(map: &Map) -> Self {
+    pub fn from_map(map: &Map) -> Self {
         let mut names = Self {
-            sites: map.sites.iter().map(|site| folded(&site.name)).collect(),
-            hosts: map.hosts.iter().map(|host| folded(&host.name)).collect(),
+            sites: map.sites.iter().map(|site| fold_name(&site.name)).collect(),
+            hosts: map.hosts.iter().map(|host| fold_name(&host.name)).collect(),
             ..Self::default()
         };
         let patterns = map.hosts.iter().flat_map(|host| &host.addresses);
@@ -94,10 +94,10 @@ impl DepotNames {
             }
         }
         for depot in &map.depots {
-            names.give(&depot.name, depot.key);
+            names.grant(&depot.name, depot.key);
             for address in &depot.addresses {
                 if let Host::Name(name) = &address.endpoint.host {
-                    names.depots.insert((folded(name), depot.key));
+                    names.depots.insert((fold_name(name), depot.key));
                 }
             }
         }
@@ -106,19 +106,19 @@ impl DepotNames {
 
     /// Gives a name to a key on behalf of the operator. If several keys have it, the first that
     /// registers it is called so.
-    pub fn give(&mut self, name: &str, key: PublicKey) {
-        self.granted.entry(folded(name)).or_default().insert(key);
+    pub fn grant(&mut self, name: &str, key: PublicKey) {
+        self.granted.entry(fold_name(name)).or_default().insert(key);
     }
 
     /// Records which key registered a name first.
-    pub fn bind(&mut self, name: &str, key: PublicKey) {
-        self.bound.insert(folded(name), (name.to_owned(), key));
+    pub fn bind_first(&mut self, name: &str, key: PublicKey) {
+        self.bound.insert(fold_name(name), (name.to_owned(), key));
     }
 
     /// Returns true if a name belongs to a key, or `None` if it has no owner.
     #[must_use]
     pub fn belongs_to(&self, name: &str, key: &PublicKey) -> Option<bool> {
-        let name = folded(name);
+        let name = fold_name(name);
         let first = self.bound.get(&name).map(|(_, first)| first);
         let Some(granted) = self.granted.get(&name) else {
             return first.map(|first| first == key);
@@ -142,7 +142,7 @@ impl DepotNames {
     #[must_use]
     pub fn is_granted(&self, name: &str, key: &PublicKey) -> bool {
         self.granted
-            .get(&folded(name))
+            .get(&fold_name(name))
             .is_some_and(|keys| keys.contains(key))
     }
 
@@ -155,13 +155,13 @@ impl DepotNames {
             return Ok(());
         };
         Err(RegistrationProblem::NameReserved {
-            name: shown(name),
+            name: shorten(name),
             conflict,
         })
     }
 
     fn conflict(&self, name: &str, key: &PublicKey) -> Option<NameConflict> {
-        let folded = folded(name);
+        let folded = fold_name(name);
         if folded.starts_with(KEY_PREFIX) {
             return Some(NameConflict::Key);
         }

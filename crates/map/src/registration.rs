@@ -8,17 +8,17 @@ use longhaul_proto::PublicKey;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::check::{MAX_ADDRESSES, MAX_ITEMS, shown};
+use crate::check::{MAX_ADDRESSES, MAX_ITEMS, shorten};
 use crate::model::{Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Map};
 use crate::names::{MAX_NAME_BYTES, is_name};
-use crate::ownership::{DepotNames, NameConflict, folded};
+use crate::ownership::{DepotNames, NameConflict, fold_name};
 use crate::{Moment, text_form};
 
 /// Maximum length of a depot's software version, in bytes.
 const MAX_VERSION_BYTES: usize = 64;
 /// Minimum number of characters of a key that distinguish depots of the same name, after its
 /// `lhk1:`.
-const KEY_CHARS: usize = 8;
+const MIN_KEY_CHARS: usize = 8;
 /// Separator between name and key. Depots may not register names that contain it.
 const NAME_SEPARATOR: char = '~';
 
@@ -142,7 +142,7 @@ pub enum RegistrationProblem {
 
 /// A map with the registered depots.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Merged {
+pub struct MergedMap {
     /// The map.
     pub map: Map,
     /// Problems of registrations, by key.
@@ -175,7 +175,7 @@ impl Registration {
             return Err(RegistrationProblem::Addresses);
         }
         if !named {
-            let site = shown(self.site.as_deref().unwrap_or_default());
+            let site = shorten(self.site.as_deref().unwrap_or_default());
             return Err(RegistrationProblem::NoSite { site });
         }
         let no_rate = self
@@ -193,7 +193,7 @@ impl Registration {
 
     /// Returns the end of its validity.
     #[must_use]
-    pub fn until(&self, policy: &RegistrationPolicy) -> Moment {
+    pub fn valid_until(&self, policy: &RegistrationPolicy) -> Moment {
         self.sent_at + self.valid_for.min(policy.max_valid_for).as_secs_f64()
     }
 
@@ -232,11 +232,11 @@ pub fn merge(
     names: &DepotNames,
     now: Moment,
     policy: &RegistrationPolicy,
-) -> Merged {
+) -> MergedMap {
     let mut problems = Vec::new();
     let mut latest: BTreeMap<PublicKey, &Registration> = BTreeMap::new();
     for registration in registrations {
-        if let Err(problem) = counts(registration, now, policy) {
+        if let Err(problem) = check_time(registration, now, policy) {
             problems.push((registration.key, problem));
             continue;
         }
@@ -246,16 +246,16 @@ pub fn merge(
         }
     }
     latest.retain(|_, registration| {
-        now < registration.until(policy) + policy.keep_stale.as_secs_f64()
+        now < registration.valid_until(policy) + policy.keep_stale.as_secs_f64()
     });
 
     let mut merged = map.clone();
     for depot in &mut merged.depots {
         if let Some(registration) = latest.remove(&depot.key) {
-            depot.state = state(registration, now, policy);
+            depot.state = depot_state(registration, now, policy);
             depot.source = DepotSource::Both;
             depot.version = Some(registration.version.clone());
-            depot.limits = tighter(depot.limits, registration.limits);
+            depot.limits = tighter_limits(depot.limits, registration.limits);
         }
     }
     latest.retain(|key, registration| {
@@ -270,21 +270,25 @@ pub fn merge(
         false => map
             .hosts
             .iter()
-            .map(|host| (folded(&host.name), host.site.as_str()))
+            .map(|host| (fold_name(&host.name), host.site.as_str()))
             .collect(),
     };
     let mut wanted: HashMap<String, usize> = HashMap::new();
     for registration in latest.values() {
-        *wanted.entry(folded(&registration.name)).or_default() += 1;
+        *wanted.entry(fold_name(&registration.name)).or_default() += 1;
     }
-    let mut taken: HashSet<String> = map.depots.iter().map(|depot| folded(&depot.name)).collect();
+    let mut taken: HashSet<String> = map
+        .depots
+        .iter()
+        .map(|depot| fold_name(&depot.name))
+        .collect();
     for (key, registration) in &latest {
         if merged.depots.len() >= MAX_ITEMS {
             problems.push((*key, RegistrationProblem::Full));
             continue;
         }
-        let mut depot = depot(registration, state(registration, now, policy));
-        let name = folded(&depot.name);
+        let mut depot = depot_entry(registration, depot_state(registration, now, policy));
+        let name = fold_name(&depot.name);
         let is_own = names
             .belongs_to(&name, key)
             .unwrap_or_else(|| wanted.get(&name) == Some(&1));
@@ -293,25 +297,25 @@ pub fn merge(
             depot.site = Some((*site).to_owned());
         }
         if !is_own || taken.contains(&name) {
-            let shown_as = told_apart(&depot.name, key, &taken);
+            let shown_as = distinguish_by_key(&depot.name, key, &taken);
             let name = std::mem::replace(&mut depot.name, shown_as.clone());
             problems.push((*key, RegistrationProblem::NameTaken { name, shown_as }));
         }
-        taken.insert(folded(&depot.name));
+        taken.insert(fold_name(&depot.name));
         if let Some(site) = depot.site.take_if(|site| !sites.contains(site.as_str())) {
-            let site = shown(&site);
+            let site = shorten(&site);
             problems.push((*key, RegistrationProblem::NoSite { site }));
         }
         merged.depots.push(depot);
     }
     problems.sort_by_key(|(key, problem)| (*key, problem.to_string()));
-    Merged {
+    MergedMap {
         map: merged,
         problems,
     }
 }
 
-fn counts(
+fn check_time(
     registration: &Registration,
     now: Moment,
     policy: &RegistrationPolicy,
@@ -325,7 +329,7 @@ fn counts(
 }
 
 /// Returns the lesser of each limit.
-fn tighter(a: DepotLimits, b: DepotLimits) -> DepotLimits {
+fn tighter_limits(a: DepotLimits, b: DepotLimits) -> DepotLimits {
     DepotLimits {
         max_rate: match (a.max_rate, b.max_rate) {
             (Some(a), Some(b)) => Some(if b < a { b } else { a }),
@@ -338,8 +342,12 @@ fn tighter(a: DepotLimits, b: DepotLimits) -> DepotLimits {
     }
 }
 
-fn state(registration: &Registration, now: Moment, policy: &RegistrationPolicy) -> DepotState {
-    let (heard, until) = (registration.sent_at, registration.until(policy));
+fn depot_state(
+    registration: &Registration,
+    now: Moment,
+    policy: &RegistrationPolicy,
+) -> DepotState {
+    let (heard, until) = (registration.sent_at, registration.valid_until(policy));
     if now < until {
         DepotState::Live { heard, until }
     } else {
@@ -347,7 +355,7 @@ fn state(registration: &Registration, now: Moment, policy: &RegistrationPolicy) 
     }
 }
 
-fn depot(registration: &Registration, state: DepotState) -> Depot {
+fn depot_entry(registration: &Registration, state: DepotState) -> Depot {
     Depot {
         name: registration.name.clone(),
         key: registration.key,
@@ -361,16 +369,16 @@ fn depot(registration: &Registration, state: DepotState) -> Depot {
 }
 
 /// Returns the name followed by a part of the key, long enough to be unique, at most the whole key.
-fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
+fn distinguish_by_key(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     let key = key.to_string();
     let digits = key
         .split_once(':')
         .map_or(key.as_str(), |(_, digits)| digits);
     let room = name.floor_char_boundary(MAX_NAME_BYTES.saturating_sub(digits.len() + 1));
     let base = name.get(..room).unwrap_or_default();
-    (KEY_CHARS..digits.len())
+    (MIN_KEY_CHARS..digits.len())
         .filter_map(|end| digits.get(..end))
         .map(|digits| format!("{base}{NAME_SEPARATOR}{digits}"))
-        .find(|name| !taken.contains(&folded(name)))
+        .find(|name| !taken.contains(&fold_name(name)))
         .unwrap_or_else(|| format!("{base}{NAME_SEPARATOR}{digits}"))
 }

@@ -20,34 +20,34 @@ const GAP: usize = 2;
 /// Formats the map as tables, followed by the notes of its reader. Empty sections are left out.
 /// `now` is the time for the states of depots.
 #[must_use]
-pub fn tables(map: &Map, now: Moment) -> String {
+pub fn render_tables(map: &Map, now: Moment) -> String {
     let mut out = String::new();
     table(
         &mut out,
-        &counted(map.sites.len(), "site", "sites"),
+        &count_with_noun(map.sites.len(), "site", "sites"),
         &["", "latitude", "longitude", "label"],
         map.sites.iter().map(site).collect(),
     );
     table(
         &mut out,
-        &counted(map.depots.len(), "depot", "depots"),
+        &count_with_noun(map.depots.len(), "depot", "depots"),
         &["", "site", "state", "listens at", "limits", "version"],
         map.depots.iter().map(|of| depot(of, now)).collect(),
     );
     table(
         &mut out,
-        &counted(map.hosts.len(), "host", "hosts"),
+        &count_with_noun(map.hosts.len(), "host", "hosts"),
         &["", "site", "addresses", "access", "sessions end"],
         map.hosts.iter().map(host).collect(),
     );
     table(
         &mut out,
-        &counted(map.links.len(), "link", "links"),
+        &count_with_noun(map.links.len(), "link", "links"),
         &["", "capacity", "reservable", "one way"],
         map.links.iter().map(link).collect(),
     );
     for note in &map.notes {
-        for line in wrapped(&format!("note: {}", printable(note.as_bytes()))) {
+        for line in wrap(&format!("note: {}", printable(note.as_bytes()))) {
             let _ = writeln!(out, "{line}");
         }
     }
@@ -66,10 +66,10 @@ pub fn tables(map: &Map, now: Moment) -> String {
 }
 
 /// Wraps a text.
-fn wrapped(text: &str) -> Vec<String> {
+fn wrap(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let word = fitted(word, MAX_COLUMNS);
+        let word = fit(word, MAX_COLUMNS);
         match lines.last_mut() {
             Some(line) if line.is_empty() => line.push_str(&word),
             Some(line) if line.width() + 1 + word.width() <= MAX_COLUMNS => {
@@ -82,7 +82,7 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-fn counted(count: usize, one: &str, many: &str) -> String {
+fn count_with_noun(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -115,7 +115,7 @@ fn depot(depot: &Depot, now: Moment) -> Vec<String> {
     let sessions = depot
         .limits
         .max_sessions
-        .map(|count| counted(count as usize, "session", "sessions"));
+        .map(|count| count_with_noun(count as usize, "session", "sessions"));
     let limits: Vec<String> = depot
         .limits
         .max_rate
@@ -226,11 +226,11 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) 
             .max()
             .unwrap_or(0)
     };
-    let widths = shared(&used.iter().map(widest).collect::<Vec<_>>());
+    let widths = share_widths(&used.iter().map(widest).collect::<Vec<_>>());
     for row in &cells {
         let mut line = String::new();
         for (column, width) in used.iter().zip(&widths) {
-            let text = fitted(&cell(row, *column), *width);
+            let text = fit(&cell(row, *column), *width);
             let blanks = width.saturating_sub(text.width()) + GAP;
             line.push_str(&text);
             line.extend(std::iter::repeat_n(' ', blanks));
@@ -242,7 +242,7 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) 
 
 /// Returns the widths of columns in a line: the wanted ones, or, if they do not fit, an equal
 /// maximum for all.
-fn shared(wanted: &[usize]) -> Vec<usize> {
+fn share_widths(wanted: &[usize]) -> Vec<usize> {
     let gaps = GAP * wanted.len().saturating_sub(1);
     let room = MAX_COLUMNS.saturating_sub(gaps);
     let fits = |most: usize| wanted.iter().map(|width| (*width).min(most)).sum::<usize>() <= room;
@@ -251,7 +251,7 @@ fn shared(wanted: &[usize]) -> Vec<usize> {
 }
 
 /// Fits a text into so many columns. If it is cut off, it ends with an ellipsis.
-fn fitted(text: &str, columns: usize) -> String {
+fn fit(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }

@@ -8,7 +8,7 @@ use longhaul_proto::text::printable;
 use longhaul_proto::{Hop, Route, RouteError};
 use serde::Serialize;
 
-use crate::check::shown;
+use crate::check::shorten;
 use crate::model::{Map, SessionEnd};
 
 /// A rule of the table: destinations, and the route to them.
@@ -57,12 +57,12 @@ pub enum ChosenRouteError {
 }
 
 #[derive(Serialize)]
-struct Table {
-    route: Vec<Rule>,
+struct RouteFile {
+    route: Vec<ChosenRuleText>,
 }
 
 #[derive(Serialize)]
-struct Rule {
+struct ChosenRuleText {
     to: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ports: Vec<String>,
@@ -101,21 +101,25 @@ impl ChosenRoute {
     ///
     /// # Errors
     /// [`ChosenRouteError`] if the host or a depot is not on the map.
-    pub fn through(map: &Map, host: &str, depots: &[&str]) -> Result<Self, ChosenRouteError> {
+    pub fn through_depots(
+        map: &Map,
+        host: &str,
+        depots: &[&str],
+    ) -> Result<Self, ChosenRouteError> {
         let host = map
             .host(host)
-            .ok_or_else(|| ChosenRouteError::NoHost(shown(host)))?;
+            .ok_or_else(|| ChosenRouteError::NoHost(shorten(host)))?;
         let hops = depots.iter().map(|name| {
             let depot = map
                 .depot(name)
-                .ok_or_else(|| ChosenRouteError::NoDepot(shown(name)))?;
-            if !depot.state.usable() {
-                return Err(ChosenRouteError::StaleDepot(shown(name)));
+                .ok_or_else(|| ChosenRouteError::NoDepot(shorten(name)))?;
+            if !depot.state.is_usable() {
+                return Err(ChosenRouteError::StaleDepot(shorten(name)));
             }
             let address = depot
                 .addresses
                 .first()
-                .ok_or_else(|| ChosenRouteError::NoDepot(shown(name)))?;
+                .ok_or_else(|| ChosenRouteError::NoDepot(shorten(name)))?;
             Ok(Hop {
                 endpoint: address.endpoint.clone(),
                 strict: true,
@@ -133,7 +137,7 @@ impl ChosenRoute {
         })
     }
 
-    fn rule(&self) -> Result<Rule, ChosenRouteError> {
+    fn rule(&self) -> Result<ChosenRuleText, ChosenRouteError> {
         if self.to.is_empty() {
             return Err(ChosenRouteError::To("the list is empty".to_owned()));
         }
@@ -161,7 +165,7 @@ impl ChosenRoute {
             }) => Some(format!("{key}@{endpoint}")),
             Some(SessionEnd::Acceptor) | None => None,
         };
-        Ok(Rule {
+        Ok(ChosenRuleText {
             to: self.to.clone(),
             ports: self
                 .ports
@@ -187,7 +191,7 @@ pub fn routes_toml(heading: &str, routes: &[ChosenRoute]) -> Result<String, Chos
     for route in routes {
         text.push('\n');
         text.push_str(&route.reason.as_deref().map(comment).unwrap_or_default());
-        let table = Table {
+        let table = RouteFile {
             route: vec![route.rule()?],
         };
         // Strings, lists and booleans can always be written.

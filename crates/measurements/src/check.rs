@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_proto::text::is_printable;
 
-use crate::Moment;
-use crate::record::{Distribution, Kind, Record};
+use crate::EpochMs;
+use crate::record::{Distribution, MeasurementKind, MeasurementRecord};
 
 /// Maximum length of an end's name, in bytes.
 const MAX_END_BYTES: usize = 253;
@@ -24,7 +24,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// Limits for records of others.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bounds {
+pub struct RecordBounds {
     /// Maximum time by which the reporter's clock may be ahead.
     pub max_clock_ahead: Duration,
     /// Maximum age of a measurement.
@@ -37,7 +37,7 @@ pub struct Bounds {
     pub max_time: Duration,
 }
 
-impl Default for Bounds {
+impl Default for RecordBounds {
     /// Returns the default bounds: half a minute ahead, a week old, a week long, 10 Tbit/s, a
     /// minute.
     fn default() -> Self {
@@ -120,12 +120,12 @@ pub enum RecordFault {
     },
 }
 
-impl Record {
+impl MeasurementRecord {
     /// Checks the record as of `now_ms`.
     ///
     /// # Errors
     /// [`RecordFault`] names the first fault.
-    pub fn check(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
+    pub fn check(&self, now_ms: EpochMs, bounds: &RecordBounds) -> Result<(), RecordFault> {
         for (field, end) in [("from", &self.from), ("to", &self.to)] {
             let fits = (1..=MAX_END_BYTES).contains(&end.len())
                 && end.chars().all(|c| is_printable(c) && !c.is_whitespace());
@@ -136,7 +136,7 @@ impl Record {
         if self.from == self.to {
             return Err(RecordFault::NoPath);
         }
-        within(
+        check_range(
             "duration_s",
             self.duration_s,
             0.0,
@@ -146,11 +146,11 @@ impl Record {
         self.check_conditions()?;
         self.check_values(bounds)?;
         let (there, field) = match self.kind {
-            Kind::Throughput => (self.values.rate_bps.is_some(), "values.rate_bps"),
-            Kind::Rtt => (self.values.rtt.is_some(), "values.rtt"),
-            Kind::Latency => (self.values.delay.is_some(), "values.delay"),
-            Kind::Loss => (self.values.loss.is_some(), "values.loss"),
-            Kind::Trace => (!self.values.hops.is_empty(), "values.hops"),
+            MeasurementKind::Throughput => (self.values.rate_bps.is_some(), "values.rate_bps"),
+            MeasurementKind::Rtt => (self.values.rtt.is_some(), "values.rtt"),
+            MeasurementKind::Latency => (self.values.delay.is_some(), "values.delay"),
+            MeasurementKind::Loss => (self.values.loss.is_some(), "values.loss"),
+            MeasurementKind::Trace => (!self.values.hops.is_empty(), "values.hops"),
         };
         if there {
             Ok(())
@@ -159,7 +159,7 @@ impl Record {
         }
     }
 
-    fn check_time(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
+    fn check_time(&self, now_ms: EpochMs, bounds: &RecordBounds) -> Result<(), RecordFault> {
         let seconds = |ms: u64| ms as f64 / 1000.0;
         // A measurement is reported when it is over.
         let end_ms = self
@@ -179,7 +179,7 @@ impl Record {
     fn check_conditions(&self) -> Result<(), RecordFault> {
         let conditions = &self.conditions;
         if let Some(streams) = conditions.streams {
-            within(
+            check_range(
                 "conditions.streams",
                 streams.into(),
                 1.0,
@@ -187,39 +187,39 @@ impl Record {
             )?;
         }
         if let Some(error) = conditions.clock_error_s {
-            within("conditions.clock_error_s", error, 0.0, f64::MAX)?;
+            check_range("conditions.clock_error_s", error, 0.0, f64::MAX)?;
         }
-        word(
+        check_text(
             "conditions.congestion_control",
             conditions.congestion_control.as_deref(),
             MAX_CONTROL_BYTES,
         )?;
-        word(
+        check_text(
             "conditions.tool",
             conditions.tool.as_deref(),
             MAX_WORD_BYTES,
         )
     }
 
-    fn check_values(&self, bounds: &Bounds) -> Result<(), RecordFault> {
+    fn check_values(&self, bounds: &RecordBounds) -> Result<(), RecordFault> {
         let values = &self.values;
         let most_time = bounds.max_time.as_secs_f64();
-        let rate = |field, rate| within(field, rate, 0.0, bounds.max_rate_bps);
+        let rate = |field, rate| check_range(field, rate, 0.0, bounds.max_rate_bps);
         values
             .rate_bps
             .map_or(Ok(()), |value| rate("values.rate_bps", value))?;
         values
             .loss
-            .map_or(Ok(()), |loss| within("values.loss", loss, 0.0, 1.0))?;
+            .map_or(Ok(()), |loss| check_range("values.loss", loss, 0.0, 1.0))?;
         values.jitter_s.map_or(Ok(()), |jitter| {
-            within("values.jitter_s", jitter, 0.0, most_time)
+            check_range("values.jitter_s", jitter, 0.0, most_time)
         })?;
         values.rtt.map_or(Ok(()), |rtt| {
-            distribution("values.rtt", &rtt, 0.0, most_time)
+            check_distribution("values.rtt", &rtt, 0.0, most_time)
         })?;
         // The clocks of two ends differ, so a one-way delay may seem negative.
         values.delay.map_or(Ok(()), |delay| {
-            distribution("values.delay", &delay, -most_time, most_time)
+            check_distribution("values.delay", &delay, -most_time, most_time)
         })?;
         for (field, count, most) in [
             ("values.intervals", values.intervals.len(), MAX_INTERVALS),
@@ -233,8 +233,8 @@ impl Record {
         let longest = bounds.max_duration.as_secs_f64();
         for interval in &values.intervals {
             rate("values.intervals.rate_bps", interval.rate_bps)?;
-            within("values.intervals.start_s", interval.start_s, 0.0, longest)?;
-            within(
+            check_range("values.intervals.start_s", interval.start_s, 0.0, longest)?;
+            check_range(
                 "values.intervals.end_s",
                 interval.end_s,
                 interval.start_s,
@@ -242,7 +242,7 @@ impl Record {
             )?;
         }
         for bin in &values.histogram {
-            within(
+            check_range(
                 "values.histogram.delay_s",
                 bin.delay_s,
                 -most_time,
@@ -250,21 +250,21 @@ impl Record {
             )?;
         }
         for hop in &values.hops {
-            word(
+            check_text(
                 "values.hops.hostname",
                 hop.hostname.as_deref(),
                 MAX_END_BYTES,
             )?;
-            word("values.hops.error", hop.error.as_deref(), MAX_WORD_BYTES)?;
+            check_text("values.hops.error", hop.error.as_deref(), MAX_WORD_BYTES)?;
             hop.rtt_s.map_or(Ok(()), |rtt| {
-                within("values.hops.rtt_s", rtt, 0.0, most_time)
+                check_range("values.hops.rtt_s", rtt, 0.0, most_time)
             })?;
         }
         Ok(())
     }
 }
 
-fn within(field: &'static str, value: f64, least: f64, most: f64) -> Result<(), RecordFault> {
+fn check_range(field: &'static str, value: f64, least: f64, most: f64) -> Result<(), RecordFault> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
@@ -276,7 +276,7 @@ fn within(field: &'static str, value: f64, least: f64, most: f64) -> Result<(), 
     })
 }
 
-fn word(field: &'static str, text: Option<&str>, most: usize) -> Result<(), RecordFault> {
+fn check_text(field: &'static str, text: Option<&str>, most: usize) -> Result<(), RecordFault> {
     match text {
         Some(text) if text.len() > most || !text.chars().all(is_printable) => {
             Err(RecordFault::Text { field, most })
@@ -285,7 +285,7 @@ fn word(field: &'static str, text: Option<&str>, most: usize) -> Result<(), Reco
     }
 }
 
-fn distribution(
+fn check_distribution(
     field: &'static str,
     times: &Distribution,
     least: f64,
@@ -297,9 +297,9 @@ fn distribution(
         times.p95_s.unwrap_or(times.max_s),
     ];
     for time in [times.min_s, times.max_s].into_iter().chain(middle) {
-        within(field, time, least, most)?;
+        check_range(field, time, least, most)?;
     }
-    within(field, times.stddev_s.unwrap_or(0.0), 0.0, most - least)?;
+    check_range(field, times.stddev_s.unwrap_or(0.0), 0.0, most - least)?;
     let in_order = |least: f64, most: f64| least <= most + ROUNDING * most.abs();
     let between = middle
         .iter()

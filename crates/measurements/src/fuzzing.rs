@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
 use longhaul_proto::PublicKey;
-use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 
-use crate::{Bounds, Record, pscheduler};
+use crate::{MeasurementRecord, RecordBounds, pscheduler};
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "pscheduler",
-    property: archived,
+    property: check_archive,
     seeds,
 }];
 
@@ -19,23 +19,23 @@ pub const NOW_MS: u64 = 1_791_990_460_000;
 
 /// Parses any text as what pScheduler archives. The result is a record, or a one-line error. A
 /// record that passes the check can be stored and reported again.
-fn archived(data: &[u8]) {
+fn check_archive(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
     match pscheduler::read(text, PublicKey::from_bytes([7; 32])) {
         Err(error) => assert_one_line(&error),
-        Ok(record) => match record.check(NOW_MS, &Bounds::default()) {
+        Ok(record) => match record.check(NOW_MS, &RecordBounds::default()) {
             Err(fault) => assert_one_line(&fault),
-            Ok(()) => holds(&record),
+            Ok(()) => check_properties(&record),
         },
     }
 }
 
 /// Checks the properties of every record that passed the check.
-pub fn holds(record: &Record) {
+pub fn check_properties(record: &MeasurementRecord) {
     let json = serde_json::to_string(record).unwrap();
-    assert!(serde_json::from_str::<Record>(&json).is_ok());
+    assert!(serde_json::from_str::<MeasurementRecord>(&json).is_ok());
     assert!(record.samples().all(|sample| sample.value.is_finite()));
     match pscheduler::write(record, |end| Some(end.to_owned())) {
         Err(error) => assert_one_line(&error),
@@ -110,7 +110,7 @@ pub const RUNS: [(&str, &str, &str, &str); 6] = [
 
 /// Returns the text of a run of [`RUNS`].
 #[must_use]
-pub fn text(name: &str) -> String {
+pub fn run_text(name: &str) -> String {
     let (_, test, spec, result) = RUNS.iter().find(|run| run.0 == name).unwrap();
     run(test, spec, result)
 }
@@ -126,25 +126,25 @@ fn seeds() -> Vec<Seed> {
         .collect();
     let wrapped = format!(
         r##"{{"#": "a", "data": {{}}, "result": {}, "#": "b", "attempts": 3}}"##,
-        text("rtt")
+        run_text("rtt")
     );
-    let hosts = text("rtt")
+    let hosts = run_text("rtt")
         .replace(
             r#"["ps-a.example", "ps-b.example"]"#,
             r#"[{"host": "ps-a.example", "result": {}}, {"participant": "ps-b.example"}]"#,
         )
         .replace(r#""source": "ps-a.example", "dest": "ps-b.example", "#, "");
-    let failed = text("rtt").replace(
+    let failed = run_text("rtt").replace(
         "\"succeeded\": true",
         "\"succeeded\": false, \"error\": \"no \\u001b\\u202e route\"",
     );
-    let negative = text("throughput").replace("2.0e9", "-2.0e9");
-    let huge = text("throughput").replace("2.0e9", "1e308");
-    let steering = text("latency").replace("latencybg", "\\u202e\\u001b[2J");
-    let no_time = text("rtt").replace("2026-10-14T15:06:40Z", "yesterday");
-    let local = text("rtt").replace("2026-10-14T15:06:40Z", "2026-10-14T15:06:40");
-    let years = text("rtt").replace("PT20S", "P1Y");
-    let bins = text("latency").replace("44.12", "1e999");
+    let negative = run_text("throughput").replace("2.0e9", "-2.0e9");
+    let huge = run_text("throughput").replace("2.0e9", "1e308");
+    let steering = run_text("latency").replace("latencybg", "\\u202e\\u001b[2J");
+    let no_time = run_text("rtt").replace("2026-10-14T15:06:40Z", "yesterday");
+    let local = run_text("rtt").replace("2026-10-14T15:06:40Z", "2026-10-14T15:06:40");
+    let years = run_text("rtt").replace("PT20S", "P1Y");
+    let bins = run_text("latency").replace("44.12", "1e999");
     seeds.extend([
         ("wrapped", wrapped.as_str()),
         ("hosts", hosts.as_str()),
@@ -159,7 +159,7 @@ fn seeds() -> Vec<Seed> {
         ("no-run", "{\"result\": {}}"),
         ("no-json", "\u{2028}"),
     ]);
-    texts(&seeds)
+    text_seeds(&seeds)
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 
     proptest! {
@@ -183,7 +183,7 @@ mod tests {
         ) {
             let target = target.get(super::TARGETS);
             let seeds = (target.seeds)();
-            let data = longhaul_proto::fuzzing::changed(&seed.get(&seeds).1, &changes);
+            let data = longhaul_proto::fuzzing::apply_changes(&seed.get(&seeds).1, &changes);
             (target.property)(&data);
         }
     }

@@ -20,14 +20,15 @@ mod record;
 mod sample;
 mod text_form;
 
-pub use check::{Bounds, RecordFault};
+pub use check::{RecordBounds, RecordFault};
 pub use record::{
-    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
+    Conditions, Distribution, HistogramBin, MeasurementKind, MeasurementMethod, MeasurementRecord,
+    RateInterval, TraceHop, Values,
 };
-pub use sample::{Bound, Quantity, Sample};
+pub use sample::{MeasuredQuantity, MeasurementSample, ValueBound};
 
 /// Milliseconds since the Unix epoch.
-pub type Moment = u64;
+pub type EpochMs = u64;
 
 #[cfg(test)]
 mod tests;

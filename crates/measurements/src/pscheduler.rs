@@ -32,4 +32,4 @@ pub use write::{WriteError, write};
 const DEFAULT_BUCKET_WIDTH: f64 = 0.001;
 
 #[cfg(doc)]
-use crate::record::Kind;
+use crate::record::MeasurementKind;

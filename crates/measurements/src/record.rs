@@ -6,13 +6,13 @@ use drs::Limit;
 use longhaul_proto::PublicKey;
 use serde::{Deserialize, Serialize};
 
-use crate::{Moment, text_form};
+use crate::{EpochMs, text_form};
 
 /// One measurement of the path from one end to another. Unknown values are left out. Times are in
 /// seconds unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct MeasurementRecord {
     /// Start of the path: the name of a depot or host, or a key.
     pub from: String,
     /// End of the path.
@@ -21,13 +21,13 @@ pub struct Record {
     #[serde(with = "text_form::key")]
     pub reporter: PublicKey,
     /// Start of the measurement, in milliseconds since the Unix epoch.
-    pub start_ms: Moment,
+    pub start_ms: EpochMs,
     /// Duration of the measurement.
     pub duration_s: f64,
     /// Kind of measurement.
-    pub kind: Kind,
+    pub kind: MeasurementKind,
     /// Method of measurement.
-    pub method: Method,
+    pub method: MeasurementMethod,
     /// Conditions of the measurement.
     #[serde(default)]
     pub conditions: Conditions,
@@ -38,7 +38,7 @@ pub struct Record {
 /// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MeasurementKind {
     /// Rate of the path: `values.rate_bps` is present.
     Throughput,
     /// Round trip: `values.rtt` is present.
@@ -54,7 +54,7 @@ pub enum Kind {
 /// Method of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Method {
+pub enum MeasurementMethod {
     /// Traffic that was sent to measure.
     Probe,
     /// A copy, as seen by its client.
@@ -65,7 +65,7 @@ pub enum Method {
     Archive,
 }
 
-impl Method {
+impl MeasurementMethod {
     /// Returns true if traffic was sent only to measure.
     #[must_use]
     pub const fn is_active(self) -> bool {
@@ -128,7 +128,7 @@ pub struct Values {
     pub retransmits: Option<u64>,
     /// Rate over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub intervals: Vec<Interval>,
+    pub intervals: Vec<RateInterval>,
     /// Histogram of one-way delays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<HistogramBin>,
@@ -164,7 +164,7 @@ pub struct Distribution {
 /// Rate over a part of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Interval {
+pub struct RateInterval {
     /// Start, relative to that of the measurement.
     pub start_s: f64,
     /// End, relative to the start of the measurement.
@@ -213,14 +213,14 @@ pub struct TraceHop {
 impl Distribution {
     /// Summarizes times in any order. Returns `None` if there are none.
     #[must_use]
-    pub fn of(times: &[f64]) -> Option<Self> {
+    pub fn from_times(times: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = times.to_vec();
         sorted.sort_by(f64::total_cmp);
-        Self::of_bins(&sorted.iter().map(|time| (*time, 1)).collect::<Vec<_>>())
+        Self::from_bins(&sorted.iter().map(|time| (*time, 1)).collect::<Vec<_>>())
     }
 
     /// Summarizes times with their counts, in ascending order. Returns `None` if all counts are 0.
-    pub(crate) fn of_bins(bins: &[(f64, u64)]) -> Option<Self> {
+    pub(crate) fn from_bins(bins: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = bins
             .iter()
             .fold(0, |sum, (_, count)| u64::saturating_add(sum, *count));

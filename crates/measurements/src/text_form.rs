@@ -23,7 +23,7 @@ pub mod limit {
 
     pub fn serialize<S: Serializer>(limit: &Option<Limit>, to: S) -> Result<S::Ok, S::Error> {
         match limit {
-            Some(limit) => to.serialize_str(limit.word()),
+            Some(limit) => to.serialize_str(limit.as_str()),
             None => to.serialize_none(),
         }
     }
@@ -32,7 +32,7 @@ pub mod limit {
         let Some(word) = Option::<String>::deserialize(from)? else {
             return Ok(None);
         };
-        let limit = Limit::ALL.into_iter().find(|limit| limit.word() == word);
+        let limit = Limit::ALL.into_iter().find(|limit| limit.as_str() == word);
         limit.map(Some).ok_or_else(|| {
             de::Error::custom("no such limit: write one that drs knows, such as path or loss")
         })

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use drs::Limit;
 use longhaul_measurements::{
-    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
-    pscheduler,
+    Conditions, Distribution, HistogramBin, MeasurementKind, MeasurementMethod, MeasurementRecord,
+    RateInterval, TraceHop, Values, pscheduler,
 };
 use longhaul_proto::PublicKey;
 use proptest::prelude::*;
@@ -53,7 +53,8 @@ fn validate(python: &str, runs: &[Value]) -> (bool, String) {
 }
 
 fn times() -> impl Strategy<Value = Distribution> {
-    prop::collection::vec(1e-9f64..50.0, 1..20).prop_map(|times| Distribution::of(&times).unwrap())
+    prop::collection::vec(1e-9f64..50.0, 1..20)
+        .prop_map(|times| Distribution::from_times(&times).unwrap())
 }
 
 fn values() -> impl Strategy<Value = Values> {
@@ -65,7 +66,7 @@ fn values() -> impl Strategy<Value = Values> {
         any::<bool>(),
     )
         .prop_map(
-            |(start_s, length, rate_bps, retransmits, omitted)| Interval {
+            |(start_s, length, rate_bps, retransmits, omitted)| RateInterval {
                 start_s,
                 end_s: start_s + length,
                 rate_bps,
@@ -122,7 +123,7 @@ fn values() -> impl Strategy<Value = Values> {
         )
 }
 
-fn record(kind: Kind) -> impl Strategy<Value = Record> {
+fn record(kind: MeasurementKind) -> impl Strategy<Value = MeasurementRecord> {
     let conditions = (
         prop::option::of(1u32..1000),
         prop::option::of("[a-z]{0,9}"),
@@ -142,10 +143,10 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
             },
         );
     let method = prop::sample::select(vec![
-        Method::Probe,
-        Method::Transfer,
-        Method::Relay,
-        Method::Archive,
+        MeasurementMethod::Probe,
+        MeasurementMethod::Transfer,
+        MeasurementMethod::Relay,
+        MeasurementMethod::Archive,
     ]);
     (
         0u64..4_000_000_000_000,
@@ -154,8 +155,8 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
         conditions,
         values(),
     )
-        .prop_map(
-            move |(start_ms, duration_s, method, conditions, values)| Record {
+        .prop_map(move |(start_ms, duration_s, method, conditions, values)| {
+            MeasurementRecord {
                 from: "starlight".to_owned(),
                 to: "2001:db8::7".to_owned(),
                 reporter: PublicKey::from_bytes([9; 32]),
@@ -165,8 +166,8 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
                 method,
                 conditions,
                 values,
-            },
-        )
+            }
+        })
 }
 
 #[test]
@@ -178,11 +179,11 @@ fn pschedulers_validators_accept_written_records() {
     let mut runner = TestRunner::deterministic();
     let mut runs = Vec::new();
     for kind in [
-        Kind::Throughput,
-        Kind::Rtt,
-        Kind::Latency,
-        Kind::Loss,
-        Kind::Trace,
+        MeasurementKind::Throughput,
+        MeasurementKind::Rtt,
+        MeasurementKind::Latency,
+        MeasurementKind::Loss,
+        MeasurementKind::Trace,
     ] {
         for _ in 0..RECORDS {
             let record = record(kind).new_tree(&mut runner).unwrap().current();

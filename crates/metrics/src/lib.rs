@@ -8,32 +8,32 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Entered, Gate, GateLimits};
+use longhaul_hop::{AdmittedConnection, ConnectionGate, GateLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 /// Maximum size of a request head, in bytes.
-const MAX_REQUEST: usize = 4096;
+const MAX_REQUEST_BYTES: usize = 4096;
 /// Limits on readers: their number, and the time to send a request and take the answer. One reader
 /// too many resets the oldest one of the source that has most, so that idle readers keep no scraper
 /// out.
-const LIMITS: GateLimits = GateLimits {
+const GATE_LIMITS: GateLimits = GateLimits {
     newcomers: 32,
     verified: 0,
     header: Duration::from_secs(5),
     least_header: Duration::from_secs(2),
 };
-const RETRY: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The end of a page (OpenMetrics 1.0, section "Overall Structure").
-const END: &str = "# EOF\n";
+const END_MARKER: &str = "# EOF\n";
 
 /// Source of the text of a page; it is called for every request.
 #[derive(Clone)]
-pub struct Page(Arc<dyn Fn() -> String + Send + Sync>);
+pub struct MetricsPage(Arc<dyn Fn() -> String + Send + Sync>);
 
-impl Page {
+impl MetricsPage {
     /// Returns a page whose whole text is what `text` returns.
     pub fn new(text: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(text))
@@ -47,16 +47,16 @@ impl Page {
 
     /// Returns this page followed by the metrics of `other`. No metric may be on both.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn joined_with(self, other: Self) -> Self {
         Self::new(move || {
             let first = self.text();
-            let first = first.strip_suffix(END).unwrap_or(&first);
+            let first = first.strip_suffix(END_MARKER).unwrap_or(&first);
             format!("{first}{}", other.text())
         })
     }
 }
 
-impl fmt::Debug for Page {
+impl fmt::Debug for MetricsPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Page")
     }
@@ -73,35 +73,35 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 /// Serves `page` forever.
-pub async fn serve(listener: TcpListener, page: Page) {
-    let gate = Gate::new(LIMITS);
+pub async fn serve(listener: TcpListener, page: MetricsPage) {
+    let gate = ConnectionGate::new(GATE_LIMITS);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             // Most likely out of file descriptors; sessions matter more than this page.
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
         let page = page.clone();
-        let Entered {
-            place,
+        let AdmittedConnection {
+            permit: place,
             mut eviction,
             header,
-        } = gate.enter(peer.ip());
+        } = gate.admit(peer.ip());
         tokio::spawn(async move {
             let _place = place;
             // Errors and timeouts of a reader are not reported.
             tokio::select! {
-                _ = timeout(header, answer(stream, &page)) => {}
+                _ = timeout(header, respond(stream, &page)) => {}
                 () = eviction.wait() => {}
             }
         });
     }
 }
 
-async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
+async fn respond(mut stream: TcpStream, page: &MetricsPage) -> std::io::Result<()> {
     let mut request = Vec::with_capacity(512);
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() >= MAX_REQUEST || stream.read_buf(&mut request).await? == 0 {
+        if request.len() >= MAX_REQUEST_BYTES || stream.read_buf(&mut request).await? == 0 {
             return Ok(());
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     async fn ask(request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let address = listener.local_addr().expect("address");
-        tokio::spawn(serve(listener, Page::new(|| "# EOF\n".to_owned())));
+        tokio::spawn(serve(listener, MetricsPage::new(|| "# EOF\n".to_owned())));
         let mut stream = TcpStream::connect(address).await.expect("connect");
         stream.write_all(request.as_bytes()).await.expect("ask");
         stream.shutdown().await.expect("shutdown");
@@ -157,9 +157,11 @@ mod tests {
 
     #[test]
     fn joined_pages_have_one_end_marker() {
-        let page = |text: &'static str| Page::new(move || text.to_owned());
+        let page = |text: &'static str| MetricsPage::new(move || text.to_owned());
         assert_eq!(
-            page("a 1\n# EOF\n").and(page("b 2\n# EOF\n")).text(),
+            page("a 1\n# EOF\n")
+                .joined_with(page("b 2\n# EOF\n"))
+                .text(),
             "a 1\nb 2\n# EOF\n"
         );
     }
@@ -190,7 +192,7 @@ mod tests {
                 .await
                 .starts_with("HTTP/1.1 405 ")
         );
-        assert_eq!(ask(&"x".repeat(MAX_REQUEST)).await, "");
+        assert_eq!(ask(&"x".repeat(MAX_REQUEST_BYTES)).await, "");
         assert_eq!(ask("GET /metrics").await, "");
     }
 }

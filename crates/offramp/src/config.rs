@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drs::Mode;
-use longhaul_hop::{GateLimits, Listen};
+use longhaul_hop::{GateLimits, ListenerConfig};
 use longhaul_policy::Policy;
 use longhaul_proto::OFFRAMP_PORT;
-use longhaul_session::{Buffers, Identity, SESSION_BYTES, Silence};
+use longhaul_session::{BufferPool, Identity, JoinIdleLimits, SESSION_BYTES};
 
 /// Configuration of an off-ramp: its listeners, identity, policy and limits.
 #[derive(Debug, Clone)]
 pub struct OfframpConfig {
     /// Addresses to listen on.
-    pub listen: Vec<Listen>,
+    pub listen: Vec<ListenerConfig>,
     /// Identity of this off-ramp; initiators know it by its key.
     pub identity: Arc<Identity>,
     /// Policy that decides which principal may connect to which server: its rules with `servers`.
@@ -23,9 +23,9 @@ pub struct OfframpConfig {
     /// can connect to it can read it, so it belongs on loopback.
     pub metrics: Option<SocketAddr>,
     /// Limits on the load.
-    pub limits: Limits,
+    pub limits: OfframpLimits,
     /// Time limits.
-    pub timeouts: Timeouts,
+    pub timeouts: OfframpTimeouts,
     /// Right-sizing mode for the hops on which sessions arrive.
     pub sizing: Mode,
     /// If true, reloads the policy's file on SIGHUP. A policy that did not come from a file stays.
@@ -38,15 +38,15 @@ impl OfframpConfig {
     #[must_use]
     pub fn new(identity: Arc<Identity>, policy: Policy) -> Self {
         Self {
-            listen: vec![Listen::at(SocketAddr::new(
+            listen: vec![ListenerConfig::new(SocketAddr::new(
                 IpAddr::V6(Ipv6Addr::UNSPECIFIED),
                 OFFRAMP_PORT,
             ))],
             identity,
             policy,
             metrics: None,
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
+            limits: OfframpLimits::default(),
+            timeouts: OfframpTimeouts::default(),
             sizing: Mode::Auto,
             reload_on_hangup: true,
         }
@@ -55,7 +55,7 @@ impl OfframpConfig {
 
 /// Limits on an off-ramp's load. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct OfframpLimits {
     /// Maximum number of concurrent sessions, counted from the verified OPEN. One principal (or
     /// source, if a rule admits anybody) may have half of them, two a third each, and so on; others
     /// are answered "overloaded".
@@ -70,7 +70,7 @@ pub struct Limits {
     pub buffers: usize,
 }
 
-impl Limits {
+impl OfframpLimits {
     /// Returns the maximum memory of all sessions, in bytes: their buffers, and the data that TLS
     /// has read ahead or not sent.
     #[must_use]
@@ -79,7 +79,7 @@ impl Limits {
             .saturating_add(self.sessions.saturating_mul(SESSION_BYTES))
     }
 
-    pub(crate) fn gate(&self, timeouts: &Timeouts) -> GateLimits {
+    pub(crate) fn gate(&self, timeouts: &OfframpTimeouts) -> GateLimits {
         GateLimits {
             newcomers: self.unauthenticated,
             verified: self.sessions,
@@ -89,20 +89,20 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for OfframpLimits {
     fn default() -> Self {
         Self {
             sessions: 2048,
             unauthenticated: 512,
             lookups: 256,
-            buffers: Buffers::DEFAULT_TOTAL,
+            buffers: BufferPool::DEFAULT_TOTAL_BYTES,
         }
     }
 }
 
 /// Time limits of an off-ramp. Each ends in a status or a reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct OfframpTimeouts {
     /// Limit for the whole OPEN, counted from when the connection was accepted.
     pub header: Duration,
     /// Limit for the OPEN when all permits for unverified connections are taken. It is interpolated
@@ -125,16 +125,16 @@ pub struct Timeouts {
     pub drain: Duration,
 }
 
-impl Timeouts {
-    pub(crate) const fn silence(&self) -> Silence {
-        Silence {
+impl OfframpTimeouts {
+    pub(crate) const fn idle_limits(&self) -> JoinIdleLimits {
+        JoinIdleLimits {
             open: self.idle,
             half_closed: self.half_closed,
         }
     }
 }
 
-impl Default for Timeouts {
+impl Default for OfframpTimeouts {
     fn default() -> Self {
         Self {
             header: Duration::from_secs(10),

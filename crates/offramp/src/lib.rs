@@ -19,7 +19,7 @@ mod offramp;
 mod serve;
 mod setup;
 
-pub use config::{Limits, OfframpConfig, Timeouts};
+pub use config::{OfframpConfig, OfframpLimits, OfframpTimeouts};
 pub use error::Error;
-pub use longhaul_hop::Listen;
+pub use longhaul_hop::ListenerConfig;
 pub use offramp::Offramp;

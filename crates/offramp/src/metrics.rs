@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use drs::{Limit, Tally};
+use drs::{Limit, LimitTally};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,32 +12,32 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 /// A label set of one label.
-type Label = [(&'static str, &'static str); 1];
+type LabelSet = [(&'static str, &'static str); 1];
 
 /// All counters of an off-ramp.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct OfframpMetrics {
     registry: Registry,
     pub(crate) accepted: Counter,
     pub(crate) accept_errors: Counter,
-    turned_away: Family<Label, Counter>,
-    opens_refused: Family<Label, Counter>,
-    sessions_ended: Family<Label, Counter>,
+    turned_away: Family<LabelSet, Counter>,
+    opens_refused: Family<LabelSet, Counter>,
+    sessions_ended: Family<LabelSet, Counter>,
     pub(crate) sessions_active: Gauge,
     sessions_setting_up: Gauge,
     unauthenticated: Gauge,
-    policy_reloads: Family<Label, Counter>,
+    policy_reloads: Family<LabelSet, Counter>,
     dial_time: Histogram,
     to_servers: Counter,
     from_servers: Counter,
-    limited: Family<Label, Counter<f64, AtomicU64>>,
+    limited: Family<LabelSet, Counter<f64, AtomicU64>>,
     buffer_bytes: Gauge,
 }
 
-impl Metrics {
+impl OfframpMetrics {
     pub(crate) fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("longhaul_offramp");
-        let bytes = Family::<Label, Counter>::default();
+        let bytes = Family::<LabelSet, Counter>::default();
         let way = |direction| bytes.get_or_create_owned(&[("direction", direction)]);
         let metrics = Self {
             accepted: Counter::default(),
@@ -131,44 +131,44 @@ impl Metrics {
         })
     }
 
-    pub(crate) fn turned_away(&self, reason: &'static str) {
+    pub(crate) fn count_turned_away(&self, reason: &'static str) {
         self.turned_away.get_or_create(&[("reason", reason)]).inc();
     }
 
-    pub(crate) fn refused(&self, status: &'static str) {
+    pub(crate) fn count_refused(&self, status: &'static str) {
         self.opens_refused
             .get_or_create(&[("status", status)])
             .inc();
     }
 
-    pub(crate) fn ended(&self, ending: &'static str) {
+    pub(crate) fn count_ended(&self, ending: &'static str) {
         self.sessions_ended
             .get_or_create(&[("ending", ending)])
             .inc();
     }
 
-    pub(crate) fn reloaded(&self, outcome: &'static str) {
+    pub(crate) fn count_reload(&self, outcome: &'static str) {
         self.policy_reloads
             .get_or_create(&[("outcome", outcome)])
             .inc();
     }
 
-    pub(crate) fn dialled(&self, took: Duration) {
+    pub(crate) fn observe_dial_time(&self, took: Duration) {
         self.dial_time.observe(took.as_secs_f64());
     }
 
-    pub(crate) fn moved(&self, to_server: u64, from_server: u64) {
+    pub(crate) fn count_bytes(&self, to_server: u64, from_server: u64) {
         self.to_servers.inc_by(to_server);
         self.from_servers.inc_by(from_server);
     }
 
     /// Adds the time for which each limit held at a session's hop.
-    pub(crate) fn limited(&self, tally: &Tally) {
+    pub(crate) fn add_limit_times(&self, tally: &LimitTally) {
         for limit in Limit::ALL {
-            let held = tally.held(limit).as_secs_f64();
+            let held = tally.time_of(limit).as_secs_f64();
             if held > 0.0 {
                 self.limited
-                    .get_or_create(&[("limit", limit.word())])
+                    .get_or_create(&[("limit", limit.as_str())])
                     .inc_by(held);
             }
         }
@@ -197,16 +197,16 @@ mod tests {
 
     #[test]
     fn the_page_has_units_labels_and_an_end() {
-        let metrics = Metrics::new();
-        metrics.moved(7, 9);
-        metrics.refused("replay");
-        metrics.ended("finished");
-        metrics.turned_away("evicted");
-        metrics.reloaded("loaded");
-        metrics.dialled(Duration::from_millis(3));
-        let mut tally = Tally::default();
-        tally.hold(Limit::Loss, Duration::from_secs(2));
-        metrics.limited(&tally);
+        let metrics = OfframpMetrics::new();
+        metrics.count_bytes(7, 9);
+        metrics.count_refused("replay");
+        metrics.count_ended("finished");
+        metrics.count_turned_away("evicted");
+        metrics.count_reload("loaded");
+        metrics.observe_dial_time(Duration::from_millis(3));
+        let mut tally = LimitTally::default();
+        tally.add_time(Limit::Loss, Duration::from_secs(2));
+        metrics.add_limit_times(&tally);
         metrics.sessions_active.set(2);
         let page = metrics.page(1, 5, 65536);
         for line in [

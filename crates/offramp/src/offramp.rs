@@ -7,30 +7,33 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use drs::Mode;
-use longhaul_hop::{Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases};
-use longhaul_metrics::Page;
-use longhaul_policy::{Finder, InForce, OwnAddressReader, Reloaded, Role};
-use longhaul_proto::{LogRate, Service};
-use longhaul_session::{Acceptor, Buffers, ListenOptions};
+use longhaul_hop::{
+    Conn, ConnectionGate, EventLog, ListenError, Listener, ListenerConfig, PhaseReceiver,
+    ServiceLife,
+};
+use longhaul_metrics::MetricsPage;
+use longhaul_policy::{ActivePolicy, Finder, OwnAddressReader, ReloadResult, Role};
+use longhaul_proto::{LogRate, ServiceName};
+use longhaul_session::{Acceptor, BufferPool, ListenOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::config::{OfframpConfig, Timeouts};
+use crate::config::{OfframpConfig, OfframpTimeouts};
 use crate::error::Error;
-use crate::metrics::Metrics;
+use crate::metrics::OfframpMetrics;
 use crate::serve::serve;
 
 /// State shared by all connections of an off-ramp.
-pub(crate) struct Shared {
+pub(crate) struct OfframpState {
     pub(crate) acceptor: Acceptor,
-    pub(crate) policy: Arc<InForce>,
+    pub(crate) policy: Arc<ActivePolicy>,
     pub(crate) finder: Finder,
-    pub(crate) timeouts: Timeouts,
+    pub(crate) timeouts: OfframpTimeouts,
     pub(crate) sizing: Mode,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) buffers: Arc<Buffers>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) gate: Arc<ConnectionGate>,
+    pub(crate) buffers: Arc<BufferPool>,
+    pub(crate) metrics: Arc<OfframpMetrics>,
     pub(crate) events: EventLog,
 }
 
@@ -39,7 +42,7 @@ pub struct Offramp {
     listeners: Vec<Listener>,
     page: Option<TcpListener>,
     hangup: Option<Signal>,
-    shared: Arc<Shared>,
+    shared: Arc<OfframpState>,
 }
 
 impl Offramp {
@@ -52,7 +55,7 @@ impl Offramp {
         if config.listen.is_empty() {
             return Err(Error::NoListener);
         }
-        if config.policy.count(Role::Offramp) == 0 {
+        if config.policy.count_rules(Role::Offramp) == 0 {
             return Err(Error::NoServers);
         }
         let listeners = config
@@ -73,25 +76,25 @@ impl Offramp {
             None
         };
         let own = OwnAddressReader::new().map_err(Error::OwnAddresses)?;
-        let policy = Arc::new(InForce::new(config.policy));
+        let policy = Arc::new(ActivePolicy::new(config.policy));
         let known = Arc::clone(&policy);
         // The address is unused: this crate has its own listeners.
         let mut options = ListenOptions::new(
             SocketAddr::from(([0, 0, 0, 0], 0)),
             config.identity,
-            Arc::new(move |key| known.policy().knows(key, Role::Offramp)),
-            vec![Service::TCP],
+            Arc::new(move |key| known.policy().has_rules_for(key, Role::Offramp)),
+            vec![ServiceName::TCP],
         );
         options.handshake_timeout = config.timeouts.handshake;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(OfframpState {
             acceptor: Acceptor::new(options),
             policy,
             finder: Finder::new(config.limits.lookups, own),
-            gate: Gate::new(config.limits.gate(&config.timeouts)),
+            gate: ConnectionGate::new(config.limits.gate(&config.timeouts)),
             timeouts: config.timeouts,
             sizing: config.sizing,
-            buffers: Buffers::new(config.limits.buffers),
-            metrics: Metrics::new(),
+            buffers: BufferPool::new(config.limits.buffers),
+            metrics: OfframpMetrics::new(),
             events: EventLog::new(),
         });
         Ok(Self {
@@ -122,10 +125,10 @@ impl Offramp {
 
     /// Returns its metrics, for another page.
     #[must_use]
-    pub fn metrics(&self) -> Page {
+    pub fn metrics(&self) -> MetricsPage {
         let shared = Arc::clone(&self.shared);
-        Page::new(move || {
-            let (newcomers, verified) = (shared.gate.newcomers(), shared.gate.verified());
+        MetricsPage::new(move || {
+            let (newcomers, verified) = (shared.gate.pending_count(), shared.gate.verified_count());
             shared
                 .metrics
                 .page(newcomers, verified, shared.buffers.allocated())
@@ -145,7 +148,7 @@ impl Offramp {
             hangup,
             shared,
         } = self;
-        let (life, phases) = Life::begin();
+        let (life, phases) = ServiceLife::start();
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(accept(listener, Arc::clone(&shared), phases.clone()));
@@ -159,21 +162,21 @@ impl Offramp {
         }
         drop(phases);
         shutdown.await;
-        tracing::info!(sessions = shared.gate.verified(), "off-ramp draining");
+        tracing::info!(sessions = shared.gate.verified_count(), "off-ramp draining");
         life.drain();
         tasks.shutdown().await;
         let late = || {
             tracing::warn!(
-                sessions = shared.gate.verified(),
+                sessions = shared.gate.verified_count(),
                 "drain deadline passed: resetting what is left"
             );
         };
-        life.end(shared.timeouts.drain, late).await;
+        life.finish(shared.timeouts.drain, late).await;
         tracing::info!("off-ramp drained");
     }
 }
 
-fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
+fn listen(at: &ListenerConfig, timeouts: &OfframpTimeouts) -> Result<Listener, Error> {
     at.open(timeouts.unacknowledged)
         .map_err(|error| match error {
             ListenError::Congestion(error) => error.into(),
@@ -185,7 +188,7 @@ fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
 }
 
 /// Accepts connections until it is dropped. Each connection's task holds a clone of `phases`.
-async fn accept(mut listener: Listener, shared: Arc<Shared>, phases: Phases) {
+async fn accept(mut listener: Listener, shared: Arc<OfframpState>, phases: PhaseReceiver) {
     // Bounds the log for a shortage of descriptors, however long it lasts.
     let mut warnings = LogRate::new(3, 1);
     let began = tokio::time::Instant::now();
@@ -202,8 +205,8 @@ async fn accept(mut listener: Listener, shared: Arc<Shared>, phases: Phases) {
     }
 }
 
-fn admit(shared: &Arc<Shared>, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
-    let entered = shared.gate.enter(peer.ip());
+fn admit(shared: &Arc<OfframpState>, fd: OwnedFd, peer: SocketAddr, phases: &PhaseReceiver) {
+    let entered = shared.gate.admit(peer.ip());
     let (shared, phases) = (Arc::clone(shared), phases.clone());
     tokio::spawn(async move {
         match Conn::new(fd) {
@@ -215,23 +218,23 @@ fn admit(shared: &Arc<Shared>, fd: OwnedFd, peer: SocketAddr, phases: &Phases) {
 }
 
 /// Reloads the policy on each SIGHUP. An invalid policy changes nothing.
-async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
+async fn reload(mut hangup: Signal, shared: Arc<OfframpState>) {
     while hangup.recv().await.is_some() {
         let Some(reloaded) = shared.policy.reload().await else {
             return;
         };
         match &reloaded {
-            Reloaded::Loaded(policy) => {
+            ReloadResult::Loaded(policy) => {
                 tracing::info!(
-                    rules = policy.count(Role::Offramp),
+                    rules = policy.count_rules(Role::Offramp),
                     "off-ramp's policy reloaded"
                 )
             }
-            Reloaded::Refused(error) => {
+            ReloadResult::Refused(error) => {
                 tracing::error!(%error, "off-ramp's policy not reloaded: the old one stays");
             }
-            Reloaded::Failed => {}
+            ReloadResult::Failed => {}
         }
-        shared.metrics.reloaded(reloaded.word());
+        shared.metrics.count_reload(reloaded.as_str());
     }
 }

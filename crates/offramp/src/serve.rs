@@ -4,25 +4,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drs::Limit;
-use longhaul_hop::{Conn, Entered, Payer, Phase, Phases, RateLimit};
+use longhaul_hop::{AdmittedConnection, Conn, Payer, Phase, PhaseReceiver, RateLimit};
 use longhaul_policy::{RateLimits, RuleSession};
 use longhaul_proto::{Open, StatusCode};
-use longhaul_session::{Declined, End, Ending, Error, Join, JoinOptions, Joined, Session};
+use longhaul_session::{
+    Error, Join, JoinEnding, JoinOptions, JoinOutcome, JoinSide, Session, SessionRefusal,
+};
 use tokio::time::Instant;
 
-use crate::offramp::Shared;
-use crate::setup::{Reached, admit, reach};
+use crate::offramp::OfframpState;
+use crate::setup::{ConnectedServer, admit, connect_server};
 
 /// Serves one connection to its end, or until `phases` ends it early.
 pub(crate) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<OfframpState>,
     conn: Conn,
     peer: SocketAddr,
-    entered: Entered,
-    mut phases: Phases,
+    entered: AdmittedConnection,
+    mut phases: PhaseReceiver,
 ) {
-    let Entered {
-        mut place,
+    let AdmittedConnection {
+        permit: mut place,
         mut eviction,
         header,
     } = entered;
@@ -30,7 +32,7 @@ pub(crate) async fn serve(
     let draining = phases.clone();
     let setup = Box::pin(async {
         let mut admitted = None;
-        let received = shared.acceptor.receive(conn, header, |open| {
+        let received = shared.acceptor.receive_open(conn, header, |open| {
             let found = admit(&shared, peer.ip(), open, &mut place, &draining)?;
             let payer = found.payer;
             admitted = Some(found);
@@ -39,7 +41,7 @@ pub(crate) async fn serve(
         let incoming = match received.await {
             Ok(incoming) => incoming,
             Err(away) => {
-                turned_away(&shared, peer, away.open.as_deref(), &away.error);
+                log_turned_away(&shared, peer, away.open.as_deref(), &away.error);
                 away.report().await;
                 return None;
             }
@@ -51,9 +53,9 @@ pub(crate) async fn serve(
             .deadline()
             .min(Instant::now() + shared.timeouts.dial);
         let reached = tokio::select! {
-            reached = reach(&shared, &open, admitted, deadline) => reached,
-            error = incoming.abandoned() => {
-                shared.metrics.refused("abandoned");
+            reached = connect_server(&shared, &open, admitted, deadline) => reached,
+            error = incoming.disconnected() => {
+                shared.metrics.count_refused("abandoned");
                 tracing::debug!(from = %peer, %error, "connection abandoned during set-up");
                 return None;
             }
@@ -61,7 +63,7 @@ pub(crate) async fn serve(
         let reached = match reached {
             Ok(reached) => reached,
             Err(why) => {
-                refused(&shared, peer, Some(&open), &why, Some(payer));
+                log_refused(&shared, peer, Some(&open), &why, Some(payer));
                 incoming.decline(why).await;
                 return None;
             }
@@ -69,7 +71,7 @@ pub(crate) async fn serve(
         match incoming.accept().await {
             Ok(session) => Some((session, open, reached, payer)),
             Err(error) => {
-                turned_away(&shared, peer, Some(&open), &error);
+                log_turned_away(&shared, peer, Some(&open), &error);
                 None
             }
         }
@@ -77,8 +79,8 @@ pub(crate) async fn serve(
     let established = tokio::select! {
         established = setup => established,
         // Dropping the connection resets it: a flood gets no answer.
-        () = eviction.wait() => return shared.metrics.turned_away("evicted"),
-        () = phases.reached(Phase::Aborting) => return,
+        () = eviction.wait() => return shared.metrics.count_turned_away("evicted"),
+        () = phases.wait_until(Phase::Aborting) => return,
     };
     if let Some((session, open, reached, payer)) = established {
         shared.metrics.sessions_active.inc();
@@ -89,42 +91,44 @@ pub(crate) async fn serve(
 
 #[expect(clippy::too_many_arguments, reason = "the fields of the log line")]
 async fn carry(
-    shared: &Arc<Shared>,
+    shared: &Arc<OfframpState>,
     session: Session,
     open: Open,
-    reached: Reached,
+    reached: ConnectedServer,
     payer: Payer,
     peer: SocketAddr,
     began: Instant,
-    mut phases: Phases,
+    mut phases: PhaseReceiver,
 ) {
-    let Reached {
+    let ConnectedServer {
         conn,
         address,
         rule,
         most_bytes,
     } = reached;
     let options = JoinOptions {
-        most_bytes: most_bytes.unwrap_or(u64::MAX),
-        ..options(shared, &rule)
+        max_bytes: most_bytes.unwrap_or(u64::MAX),
+        ..join_options(shared, &rule)
     };
     let mut join = Join::new(session, conn, options);
     let joined = tokio::select! {
         biased;
         joined = &mut join => joined,
-        () = phases.reached(Phase::Aborting) => join.abort(),
+        () = phases.wait_until(Phase::Aborting) => join.abort(),
     };
     drop(join);
-    let Joined {
+    let JoinOutcome {
         ending,
         to_tcp,
         to_session,
         flow,
     } = joined;
     let (name, error) = describe(&ending);
-    shared.metrics.ended(name);
-    let tally = flow.map(|flow| flow.seen().tally).unwrap_or_default();
-    shared.metrics.limited(&tally);
+    shared.metrics.count_ended(name);
+    let tally = flow
+        .map(|flow| flow.observations().tally)
+        .unwrap_or_default();
+    shared.metrics.add_limit_times(&tally);
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
             session = %open.session_id,
@@ -140,7 +144,7 @@ async fn carry(
             forward_bytes = to_tcp,
             backward_bytes = to_session,
             seconds = began.elapsed().as_secs_f64(),
-            limited_by = tally.chief().map(|(limit, _)| Limit::word(limit)),
+            limited_by = tally.dominant_limit().map(|(limit, _)| Limit::as_str(limit)),
             ending = name,
             error = error.map(tracing::field::display),
             left_out,
@@ -149,18 +153,18 @@ async fn carry(
     });
 }
 
-fn options(shared: &Arc<Shared>, rule: &RuleSession) -> JoinOptions {
+fn join_options(shared: &Arc<OfframpState>, rule: &RuleSession) -> JoinOptions {
     let RateLimits { forward, backward }: RateLimits = rule.limits();
     let [to_tcp, to_session]: [Arc<RateLimit>; 2] = [forward, backward];
     let metrics = Arc::clone(&shared.metrics);
     JoinOptions {
-        silence: shared.timeouts.silence(),
+        idle_limits: shared.timeouts.idle_limits(),
         buffers: Arc::clone(&shared.buffers),
         to_tcp,
         to_session,
         sizing: shared.sizing,
         on_moved: Some(Arc::new(move |to_tcp, to_session| {
-            metrics.moved(to_tcp, to_session)
+            metrics.count_bytes(to_tcp, to_session)
         })),
         ..JoinOptions::default()
     }
@@ -168,29 +172,29 @@ fn options(shared: &Arc<Shared>, rule: &RuleSession) -> JoinOptions {
 
 /// Counts and logs a connection that became no session. Its peer has already been told why, if an
 /// answer was possible.
-fn turned_away(shared: &Shared, peer: SocketAddr, open: Option<&Open>, error: &Error) {
+fn log_turned_away(shared: &OfframpState, peer: SocketAddr, open: Option<&Open>, error: &Error) {
     let (code, detail) = match error {
         Error::Refused(refusal) => (refusal.code(), refusal.to_string()),
-        Error::NoRoom(full) => (StatusCode::Overloaded, full.to_string()),
+        Error::QuotaExceeded(full) => (StatusCode::Overloaded, full.to_string()),
         Error::Declined { code, detail } => (*code, detail.clone()),
         error => {
-            shared.metrics.refused("lost");
+            shared.metrics.count_refused("lost");
             tracing::debug!(from = %peer, %error, "connection lost during set-up");
             return;
         }
     };
     // Charged to no payer: few of these peers have proved who they are.
-    refused(shared, peer, open, &Declined { code, detail }, None);
+    log_refused(shared, peer, open, &SessionRefusal { code, detail }, None);
 }
 
-fn refused(
-    shared: &Shared,
+fn log_refused(
+    shared: &OfframpState,
     peer: SocketAddr,
     open: Option<&Open>,
-    why: &Declined,
+    why: &SessionRefusal,
     payer: Option<Payer>,
 ) {
-    shared.metrics.refused(why.code.word());
+    shared.metrics.count_refused(why.code.word());
     shared.events.log(payer, |left_out| {
         tracing::info!(
             session = open.map(|open| tracing::field::display(open.session_id)),
@@ -208,15 +212,15 @@ fn refused(
 }
 
 /// Returns the ending as a word for logs and metrics, and its error.
-fn describe(ending: &Ending) -> (&'static str, Option<&std::io::Error>) {
+fn describe(ending: &JoinEnding) -> (&'static str, Option<&std::io::Error>) {
     match ending {
-        Ending::Finished => ("finished", None),
-        Ending::Closed => ("server closed", None),
-        Ending::Died(End::Session, error) => ("initiator side died", Some(error)),
-        Ending::Died(End::Tcp, error) => ("server died", Some(error)),
-        Ending::Idle => ("idle", None),
-        Ending::HalfClosed => ("half-closed too long", None),
-        Ending::BeyondSize => ("more than stated", None),
-        Ending::Aborted => ("drained", None),
+        JoinEnding::Finished => ("finished", None),
+        JoinEnding::Closed => ("server closed", None),
+        JoinEnding::Died(JoinSide::Session, error) => ("initiator side died", Some(error)),
+        JoinEnding::Died(JoinSide::Tcp, error) => ("server died", Some(error)),
+        JoinEnding::Idle => ("idle", None),
+        JoinEnding::HalfClosed => ("half-closed too long", None),
+        JoinEnding::BeyondSize => ("more than stated", None),
+        JoinEnding::Aborted => ("drained", None),
     }
 }

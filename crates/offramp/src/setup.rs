@@ -3,22 +3,26 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use longhaul_hop::{Conn, Dialled, Options, Payer, Phase, Phases, Place, dial};
-use longhaul_policy::{Asked, Candidates, NoPlace, NoWay, RuleSession, Wishes};
+use longhaul_hop::{
+    Conn, ConnectionPermit, DialledConnection, HopOptions, Payer, Phase, PhaseReceiver, dial,
+};
+use longhaul_policy::{
+    AccessRequest, Candidates, NoPermit, RuleSession, StatedWishes, Unreachable,
+};
 use longhaul_proto::{Open, StatusCode};
-use longhaul_session::Declined;
+use longhaul_session::SessionRefusal;
 use tokio::time::Instant;
 
-use crate::offramp::Shared;
+use crate::offramp::OfframpState;
 
 /// Admission of an OPEN by the policy, before any name look-up.
-pub(crate) struct Admitted {
+pub(crate) struct AdmittedOpen {
     pub(crate) candidates: Candidates,
     pub(crate) payer: Payer,
 }
 
 /// A connected server.
-pub(crate) struct Reached {
+pub(crate) struct ConnectedServer {
     pub(crate) conn: Conn,
     pub(crate) address: SocketAddr,
     pub(crate) rule: RuleSession,
@@ -29,94 +33,93 @@ pub(crate) struct Reached {
 /// Checks that the policy admits `open`, and that its session fits (LH-ADMIT-1). No name is looked
 /// up.
 pub(crate) fn admit(
-    shared: &Shared,
+    shared: &OfframpState,
     peer: IpAddr,
     open: &Open,
-    place: &mut Place,
-    phases: &Phases,
-) -> Result<Admitted, Declined> {
+    place: &mut ConnectionPermit,
+    phases: &PhaseReceiver,
+) -> Result<AdmittedOpen, SessionRefusal> {
     let policy = shared.policy.policy();
-    let asked = asked(open)?;
+    let asked = policy_request(open)?;
     let candidates = policy.candidates(&open.principal, asked, &shared.finder.own_addresses());
-    if phases.now() != Phase::Running {
+    if phases.current() != Phase::Running {
         return Err(StatusCode::Draining.into());
     }
     if candidates.rules.is_empty() {
-        return Err(declined(NoWay::not_allowed(asked)));
+        return Err(to_refusal(Unreachable::not_allowed(asked)));
     }
     // LH-WISH-1.
     let candidates = candidates
-        .within(&open.principal, &Wishes::from(open))
-        .map_err(|unmet| declined(NoWay::unmet(&unmet)))?;
+        .retain_within(&open.principal, &StatedWishes::from(open))
+        .map_err(|unmet| to_refusal(Unreachable::from_unmet(&unmet)))?;
     let payer = match candidates.listed {
         true => Payer::Key(open.principal),
-        false => Payer::source(peer),
+        false => Payer::from_address(peer),
     };
-    place.verified(payer).map_err(|full| Declined {
+    place.charge_to(payer).map_err(|full| SessionRefusal {
         code: StatusCode::Overloaded,
         detail: full.to_string(),
     })?;
-    Ok(Admitted { candidates, payer })
+    Ok(AdmittedOpen { candidates, payer })
 }
 
 /// Finds the server's addresses by the policy, takes a permit under its rule, and connects.
 /// Completes by `deadline`.
-pub(crate) async fn reach(
-    shared: &Shared,
+pub(crate) async fn connect_server(
+    shared: &OfframpState,
     open: &Open,
-    admitted: Admitted,
+    admitted: AdmittedOpen,
     deadline: Instant,
-) -> Result<Reached, Declined> {
-    let Admitted { candidates, payer } = admitted;
-    let asked = asked(open)?;
+) -> Result<ConnectedServer, SessionRefusal> {
+    let AdmittedOpen { candidates, payer } = admitted;
+    let asked = policy_request(open)?;
     let way = shared
         .finder
         .find(candidates, asked, payer, deadline)
         .await
-        .map_err(declined)?;
+        .map_err(to_refusal)?;
     let rule = shared
         .policy
         .live()
-        .enter(&way.rule)
+        .admit_session(&way.rule)
         .map_err(|no| match no {
-            NoPlace::Full => Declined {
+            NoPermit::Full => SessionRefusal {
                 code: StatusCode::Overloaded,
                 detail: format!("{}: as many sessions as it allows", way.rule.name()),
             },
             // The policy changed while the name was looked up.
-            NoPlace::Gone => declined(NoWay::not_allowed(asked)),
+            NoPermit::Gone => to_refusal(Unreachable::not_allowed(asked)),
         })?;
-    let options = |_| Options {
-        unacknowledged: shared.timeouts.unacknowledged,
-        ..Options::default()
+    let options = |_| HopOptions {
+        user_timeout: shared.timeouts.unacknowledged,
+        ..HopOptions::default()
     };
     let began = Instant::now();
-    let Dialled { conn, address } =
-        dial(&way.addresses, options, deadline)
-            .await
-            .map_err(|error| Declined {
-                code: error.code(),
-                detail: error.to_string(),
-            })?;
-    shared.metrics.dialled(began.elapsed());
-    Ok(Reached {
+    let DialledConnection { conn, address } = dial(&way.addresses, options, deadline)
+        .await
+        .map_err(|error| SessionRefusal {
+            code: error.code(),
+            detail: error.to_string(),
+        })?;
+    shared.metrics.observe_dial_time(began.elapsed());
+    Ok(ConnectedServer {
         conn,
         address,
         rule,
-        most_bytes: way.rule.most_bytes(open.size),
+        most_bytes: way.rule.max_bytes(open.size),
     })
 }
 
 /// Returns the server that `open` names. An OPEN for the service `tcp` has one (LH-OPEN-14).
-fn asked(open: &Open) -> Result<Asked<'_>, Declined> {
-    match Asked::of(open) {
-        Some(asked @ Asked::Server(_)) => Ok(asked),
+fn policy_request(open: &Open) -> Result<AccessRequest<'_>, SessionRefusal> {
+    match AccessRequest::from_open(open) {
+        Some(asked @ AccessRequest::Server(_)) => Ok(asked),
         _ => Err(StatusCode::BadOpen.into()),
     }
 }
 
-fn declined(no: NoWay) -> Declined {
-    Declined {
+fn to_refusal(no: Unreachable) -> SessionRefusal {
+    SessionRefusal {
         code: no.code,
         detail: no.detail,
     }

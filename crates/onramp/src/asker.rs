@@ -10,16 +10,16 @@ use longhaul_policy::{OwnAddresses, is_local};
 
 /// A client of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asker {
+pub(crate) enum OnrampClient {
     /// A program on this machine. It reaches the machine's local addresses without the on-ramp.
     Machine,
     /// A guest: a client at this address, on another machine.
     Guest(IpAddr),
 }
 
-impl Asker {
+impl OnrampClient {
     /// Returns the client whose connection comes from `peer`.
-    pub(crate) fn at(peer: IpAddr) -> Self {
+    pub(crate) fn from_address(peer: IpAddr) -> Self {
         let peer = peer.to_canonical();
         match peer.is_loopback() {
             true => Self::Machine,
@@ -29,7 +29,7 @@ impl Asker {
 
     /// Returns the account of its connections and of its log lines.
     pub(crate) fn payer(self) -> Payer {
-        Payer::source(match self {
+        Payer::from_address(match self {
             Self::Machine => Ipv4Addr::LOCALHOST.into(),
             Self::Guest(address) => address,
         })
@@ -52,7 +52,7 @@ impl GuestReach {
         !is_local(address.ip(), &self.own) || is_named(address, naming, &self.own)
     }
 
-    pub(crate) fn admitted(&self, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    pub(crate) fn retain_admitted(&self, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         addresses.retain(|address| self.admits(*address));
         addresses
     }
@@ -64,7 +64,7 @@ fn is_named(address: SocketAddr, rules: &[RouteRule], own: &OwnAddresses) -> boo
         let ports = rule.ports();
         (ports.is_empty() || ports.iter().any(|ports| ports.contains(&address.port())))
             && rule
-                .to()
+                .destinations()
                 .iter()
                 .any(|to| to.names_address(address.ip(), own))
     })
@@ -140,10 +140,18 @@ mod tests {
     #[test]
     fn loopback_clients_are_programs_of_this_machine() {
         for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.9"] {
-            assert_eq!(Asker::at(peer.parse().unwrap()), Asker::Machine, "{peer}");
+            assert_eq!(
+                OnrampClient::from_address(peer.parse().unwrap()),
+                OnrampClient::Machine,
+                "{peer}"
+            );
         }
         for peer in [OWN, "fe80::1", "10.0.0.1"] {
-            assert_ne!(Asker::at(peer.parse().unwrap()), Asker::Machine, "{peer}");
+            assert_ne!(
+                OnrampClient::from_address(peer.parse().unwrap()),
+                OnrampClient::Machine,
+                "{peer}"
+            );
         }
     }
 }

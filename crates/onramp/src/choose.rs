@@ -16,25 +16,25 @@ use quantities::{ByteCount, Time};
 /// short, growing from ten segments to 1 Gbit/s takes under 0.1 s, a loss is repaired faster than a
 /// disk stalls, and even a host with windows of 64 KB reaches 52 Mbit/s. The shortest path on which
 /// depots were measured to help has 70 ms (`docs/results/depots.md`).
-pub const SHORT_PATH: Duration = Duration::from_millis(10);
+pub const SHORT_PATH_RTT: Duration = Duration::from_millis(10);
 
 /// Maximum size of a connection that is made directly, in bytes.
 ///
 /// From ten segments (RFC 6928), slow start needs three round trips for it. Halving the path saves
 /// about one and a half of these, but setting up a session costs one more than setting up TCP.
-pub const SMALL: u64 = 64 * 1024;
+pub const MAX_SMALL_BYTES: u64 = 64 * 1024;
 
 /// Facts about a requested connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked {
+pub struct ConnectionFacts {
     /// If true, the destination's address is known, and local to this machine or its link.
     pub is_local: bool,
     /// Request of the program itself, which overrides the rules.
-    pub named: Option<Named>,
+    pub program_choice: Option<ProgramChoice>,
     /// Size of the connection in bytes, if the program stated it.
     pub size: Option<u64>,
     /// True if the connection must fail when there is no route.
-    pub closed: bool,
+    pub route_required: bool,
     /// True if the program states that the destination speaks the session protocol itself. The rule
     /// may state it too.
     pub acceptor: bool,
@@ -45,7 +45,7 @@ pub struct Asked {
 
 /// Requests that a program itself may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Named {
+pub enum ProgramChoice {
     /// A direct connection.
     Direct,
     /// A route named by the program.
@@ -54,7 +54,7 @@ pub enum Named {
 
 /// Knowledge of a destination from earlier connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct DestinationFacts {
     /// Smoothed round-trip time of direct connections to its host.
     pub rtt: Option<Duration>,
     /// Size in bytes that nearly all of its connections did not exceed; `None` if there were too
@@ -66,14 +66,14 @@ pub struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// Chosen action.
-    pub way: Way,
+    pub action: ConnectionAction,
     /// Reason; its display text is a sentence.
     pub reason: Reason,
 }
 
 /// Action for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ConnectionAction {
     /// Connect as if there were no route.
     Direct,
     /// Open a session without depots, as the destination only speaks the session protocol.
@@ -81,7 +81,7 @@ pub enum Way {
     /// Take the route: the program's own, else the rule's.
     Route,
     /// Refuse the connection.
-    Nothing,
+    Refuse,
 }
 
 /// Reason of a decision. Lines are those of `routes.toml`.
@@ -156,68 +156,84 @@ impl fmt::Display for Reason {
 }
 
 impl Reason {
-    const fn go(self, way: Way) -> Decision {
-        Decision { way, reason: self }
+    const fn with_action(self, way: ConnectionAction) -> Decision {
+        Decision {
+            action: way,
+            reason: self,
+        }
     }
 }
 
 /// Decides about one connection.
 #[must_use]
-pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decision {
+pub fn choose(
+    rule: Option<&RouteRule>,
+    asked: &ConnectionFacts,
+    known: &DestinationFacts,
+) -> Decision {
     let acceptor = asked.acceptor || rule.is_some_and(|rule| rule.end == SessionEnd::Destination);
     // A destination that speaks the session protocol needs a session, however short the path.
-    let plain = if acceptor { Way::Session } else { Way::Direct };
-    match asked.named {
-        Some(Named::Route) => return Reason::ProgramsRoute.go(Way::Route),
-        Some(Named::Direct) if acceptor || !asked.closed => {
-            return Reason::ProgramsChoice.go(plain);
+    let plain = if acceptor {
+        ConnectionAction::Session
+    } else {
+        ConnectionAction::Direct
+    };
+    match asked.program_choice {
+        Some(ProgramChoice::Route) => {
+            return Reason::ProgramsRoute.with_action(ConnectionAction::Route);
+        }
+        Some(ProgramChoice::Direct) if acceptor || !asked.route_required => {
+            return Reason::ProgramsChoice.with_action(plain);
         }
         _ => {}
     }
     let routed = rule.is_some_and(|rule| rule.end != SessionEnd::None);
     let always = routed && rule.is_some_and(|rule| rule.always);
     if asked.is_local && !always {
-        return Reason::Local.go(plain);
+        return Reason::Local.with_action(plain);
     }
     let Some(rule) = rule else {
-        return match (acceptor, asked.closed) {
-            (true, _) => Reason::NoRuleForAcceptor.go(plain),
-            (false, true) => Reason::NoRuleAndClosed.go(Way::Nothing),
-            (false, false) => Reason::NoRule.go(plain),
+        return match (acceptor, asked.route_required) {
+            (true, _) => Reason::NoRuleForAcceptor.with_action(plain),
+            (false, true) => Reason::NoRuleAndClosed.with_action(ConnectionAction::Refuse),
+            (false, false) => Reason::NoRule.with_action(plain),
         };
     };
     let line = rule.line;
     if !routed {
-        return match asked.closed && !acceptor {
-            true => Reason::RuleIsDirectAndClosed { line }.go(Way::Nothing),
-            false => Reason::RuleIsDirect { line }.go(plain),
+        return match asked.route_required && !acceptor {
+            true => Reason::RuleIsDirectAndClosed { line }.with_action(ConnectionAction::Refuse),
+            false => Reason::RuleIsDirect { line }.with_action(plain),
         };
     }
     if asked.is_offramp_unknown && !acceptor {
         // An off-ramp's operator can read the traffic, so a controller alone cannot choose one.
-        return match asked.closed {
-            true => Reason::OfframpUnknownAndClosed { line }.go(Way::Nothing),
-            false => Reason::OfframpUnknown { line }.go(plain),
+        return match asked.route_required {
+            true => Reason::OfframpUnknownAndClosed { line }.with_action(ConnectionAction::Refuse),
+            false => Reason::OfframpUnknown { line }.with_action(plain),
         };
     }
     if always {
-        return Reason::Always { line }.go(Way::Route);
+        return Reason::Always { line }.with_action(ConnectionAction::Route);
     }
-    if asked.closed {
-        return Reason::Closed { line }.go(Way::Route);
+    if asked.route_required {
+        return Reason::Closed { line }.with_action(ConnectionAction::Route);
     }
     if let Some(size) = asked.size {
         // A size stated for this connection takes precedence over earlier connections.
-        if size <= SMALL {
-            return Reason::SmallSize { size }.go(plain);
+        if size <= MAX_SMALL_BYTES {
+            return Reason::SmallSize { size }.with_action(plain);
         }
-    } else if let Some(below) = known.usually_below.filter(|&below| below <= SMALL) {
-        return Reason::UsuallySmall { below }.go(plain);
+    } else if let Some(below) = known
+        .usually_below
+        .filter(|&below| below <= MAX_SMALL_BYTES)
+    {
+        return Reason::UsuallySmall { below }.with_action(plain);
     }
-    if let Some(rtt) = known.rtt.filter(|&rtt| rtt < SHORT_PATH) {
-        return Reason::Short { rtt }.go(plain);
+    if let Some(rtt) = known.rtt.filter(|&rtt| rtt < SHORT_PATH_RTT) {
+        return Reason::Short { rtt }.with_action(plain);
     }
-    Reason::Rule { line }.go(Way::Route)
+    Reason::Rule { line }.with_action(ConnectionAction::Route)
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use longhaul_session::Identity;
 
-use crate::destination::Wish;
+use crate::destination::SessionWish;
 
 /// Default maximum of concurrent connections of all entries. One source has half of them at most.
-const CONNECTIONS: usize = 8192;
+const DEFAULT_MAX_CONNECTIONS: usize = 8192;
 /// Default time limit for a connection's set-up before its first byte, including a fallback.
-const SET_UP: Duration = Duration::from_secs(20);
+const DEFAULT_SET_UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Default time limit for connections to finish once the on-ramp is told to stop.
-const DRAIN: Duration = Duration::from_secs(60);
+const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Configuration of an on-ramp.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ pub struct OnrampConfig {
     /// can connect to it can read it.
     pub metrics: Option<SocketAddr>,
     /// Clients that may use SOCKS and HTTP.
-    pub guests: Guests,
+    pub guests: GuestPolicy,
     /// Maximum number of concurrent connections of all entries over TCP, of which one source
     /// address has half at most. The same number applies to programs at the Unix socket.
     pub connections: usize,
@@ -69,14 +69,14 @@ pub struct Forward {
     /// Destination.
     pub to: Endpoint,
     /// Stated use of its connections.
-    pub wish: Wish,
+    pub wish: SessionWish,
 }
 
 /// Clients that may use the proxies.
 #[derive(Debug, Clone, Default)]
-pub struct Guests {
+pub struct GuestPolicy {
     /// User and password for SOCKS5 and HTTP (RFC 1929, RFC 7617); not required if `None`.
-    pub login: Option<Login>,
+    pub login: Option<ProxyLogin>,
     /// Networks from which connections are accepted, at any entry.
     ///
     /// If it is empty, clients with the password may come from anywhere, and a proxy without a
@@ -84,9 +84,9 @@ pub struct Guests {
     pub networks: Vec<Network>,
 }
 
-impl Guests {
+impl GuestPolicy {
     /// Returns true if a connection from this address is accepted.
-    pub(crate) fn may(&self, from: IpAddr) -> bool {
+    pub(crate) fn admits(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
         self.networks.is_empty()
             || from.is_loopback()
@@ -94,23 +94,24 @@ impl Guests {
     }
 
     /// Returns true if a proxy at this address would serve anybody who reaches it.
-    pub(crate) fn leave_open(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_open_at(&self, address: SocketAddr) -> bool {
         !address.ip().to_canonical().is_loopback()
             && self.login.is_none()
             && self.networks.is_empty()
     }
 
     /// Returns true if the user and password are right, or if none are required.
-    pub(crate) fn log_in(&self, user: &[u8], password: &[u8]) -> bool {
+    pub(crate) fn check_login(&self, user: &[u8], password: &[u8]) -> bool {
         self.login.as_ref().is_none_or(|login| {
             // Compares both in any case, in a time that depends only on the lengths.
-            same(user, login.user.as_bytes()) & same(password, login.password.as_bytes())
+            constant_time_eq(user, login.user.as_bytes())
+                & constant_time_eq(password, login.password.as_bytes())
         })
     }
 }
 
 /// Returns true if both are equal. The time taken does not reveal where they differ.
-fn same(given: &[u8], expected: &[u8]) -> bool {
+fn constant_time_eq(given: &[u8], expected: &[u8]) -> bool {
     let differences = given
         .iter()
         .zip(expected)
@@ -120,14 +121,14 @@ fn same(given: &[u8], expected: &[u8]) -> bool {
 
 /// A user and a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
+pub struct ProxyLogin {
     /// The user.
     pub user: String,
     /// The password.
     pub password: String,
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for ProxyLogin {
     /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Login")
@@ -158,10 +159,10 @@ impl OnrampConfig {
             redirect: Vec::new(),
             tproxy: Vec::new(),
             metrics: None,
-            guests: Guests::default(),
-            connections: CONNECTIONS,
-            set_up: SET_UP,
-            drain: DRAIN,
+            guests: GuestPolicy::default(),
+            connections: DEFAULT_MAX_CONNECTIONS,
+            set_up: DEFAULT_SET_UP_TIMEOUT,
+            drain: DEFAULT_DRAIN_TIMEOUT,
         }
     }
 }
@@ -174,22 +175,22 @@ mod tests {
     fn clients_are_admitted_by_network_and_login() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let (here, there) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
-        let mut guests = Guests::default();
-        assert!(!guests.leave_open(here) && guests.leave_open(there));
+        let mut guests = GuestPolicy::default();
+        assert!(!guests.is_open_at(here) && guests.is_open_at(there));
         guests.networks = vec!["192.0.2.0/24".parse().unwrap()];
-        assert!(!guests.leave_open(there));
+        assert!(!guests.is_open_at(there));
         assert!(
-            guests.may(ip("192.0.2.9"))
-                && guests.may(ip("::ffff:192.0.2.9"))
-                && guests.may(ip("::1"))
+            guests.admits(ip("192.0.2.9"))
+                && guests.admits(ip("::ffff:192.0.2.9"))
+                && guests.admits(ip("::1"))
         );
-        assert!(!guests.may(ip("198.51.100.1")));
-        assert!(guests.log_in(b"any", b""));
-        guests.login = Some(Login {
+        assert!(!guests.admits(ip("198.51.100.1")));
+        assert!(guests.check_login(b"any", b""));
+        guests.login = Some(ProxyLogin {
             user: "u".to_owned(),
             password: "secret".to_owned(),
         });
-        assert!(guests.log_in(b"u", b"secret"));
+        assert!(guests.check_login(b"u", b"secret"));
         for (user, password) in [
             ("u", "secre"),
             ("u", "secrets"),
@@ -198,7 +199,7 @@ mod tests {
             ("u", ""),
         ] {
             assert!(
-                !guests.log_in(user.as_bytes(), password.as_bytes()),
+                !guests.check_login(user.as_bytes(), password.as_bytes()),
                 "{user} {password}"
             );
         }

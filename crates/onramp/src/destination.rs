@@ -7,7 +7,7 @@ use longhaul_proto::{Endpoint, Host};
 
 /// A requested destination: an address, a name, or a name and the address that it resolved to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Destination {
+pub struct OnrampDestination {
     host: Host,
     /// Address that the client resolved the name to.
     resolved: Option<IpAddr>,
@@ -17,7 +17,7 @@ pub struct Destination {
 
 /// Stated use of a connection, as far as the client knows it. It is sent in the OPEN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct SessionWish {
     /// Purpose, for the logs and policies of depots.
     pub purpose: Option<String>,
     /// Number of bytes that will be carried.
@@ -28,10 +28,10 @@ pub struct Wish {
     pub duration: Option<u64>,
 }
 
-impl Destination {
+impl OnrampDestination {
     /// Returns the destination at an address.
     #[must_use]
-    pub fn at(address: SocketAddr) -> Self {
+    pub fn from_address(address: SocketAddr) -> Self {
         let ip = address.ip().to_canonical();
         Self {
             host: Host::Ip(ip),
@@ -42,9 +42,9 @@ impl Destination {
 
     /// Returns the destination for a name or address in text form.
     #[must_use]
-    pub fn of(endpoint: Endpoint) -> Self {
+    pub fn from_endpoint(endpoint: Endpoint) -> Self {
         match endpoint.host {
-            Host::Ip(ip) => Self::at(SocketAddr::new(ip, endpoint.port)),
+            Host::Ip(ip) => Self::from_address(SocketAddr::new(ip, endpoint.port)),
             name => Self {
                 host: name,
                 resolved: None,
@@ -58,7 +58,11 @@ impl Destination {
     /// Returns `None` if neither is known, or if the port is 0. A name that reads as an address, or
     /// has characters that names cannot have, counts as unknown.
     #[must_use]
-    pub fn known_as(name: Option<&str>, address: Option<IpAddr>, port: u16) -> Option<Self> {
+    pub fn from_name_and_address(
+        name: Option<&str>,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Option<Self> {
         if port == 0 {
             return None;
         }
@@ -109,7 +113,7 @@ impl Destination {
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for OnrampDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)?;
         match (&self.host, self.resolved) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use longhaul_proto::Host;
 
-use crate::choose::Known;
-use crate::destination::Destination;
+use crate::choose::DestinationFacts;
+use crate::destination::OnrampDestination;
 
 /// Maximum number of remembered hosts, and of remembered ports: at most a quarter of a mebibyte.
 const MAX_REMEMBERED: usize = 2048;
@@ -21,15 +21,15 @@ const FORGET_AFTER: Duration = Duration::from_secs(3600);
 const RECENT_CONNECTIONS: usize = 16;
 const MIN_CONNECTIONS: usize = 4;
 /// Inverse of the fraction of recent connections that may have been larger.
-const EXCEPTION: usize = 8;
+const EXCEPTION_DIVISOR: usize = 8;
 /// Inverse of the weight of a new round-trip time (RFC 6298, section 2).
-const RTT_WEIGHT: u32 = 8;
+const RTT_WEIGHT_DIVISOR: u32 = 8;
 
 /// Memory of destinations.
 #[derive(Debug, Default)]
-pub struct Destinations {
-    paths: Bounded<IpAddr, Duration>,
-    sizes: Bounded<(Host, u16), VecDeque<u64>>,
+pub struct DestinationMemory {
+    paths: BoundedMap<IpAddr, Duration>,
+    sizes: BoundedMap<(Host, u16), VecDeque<u64>>,
 }
 
 /// Knowledge of a destination, for a report. Sizes are in bytes, both directions together.
@@ -45,11 +45,11 @@ pub(crate) struct ReportedDestination {
     pub(crate) met: Duration,
 }
 
-impl Destinations {
+impl DestinationMemory {
     /// Returns what is known of a destination. All times use one clock that never goes back.
     #[must_use]
-    pub fn known(&self, destination: &Destination, now: Duration) -> Known {
-        Known {
+    pub fn known(&self, destination: &OnrampDestination, now: Duration) -> DestinationFacts {
+        DestinationFacts {
             rtt: destination
                 .address()
                 .and_then(|address| self.paths.get(&address, now).copied()),
@@ -61,9 +61,9 @@ impl Destinations {
     }
 
     /// Records the round-trip time of a direct connection to this address.
-    pub fn measured(&mut self, address: IpAddr, rtt: Duration, now: Duration) {
+    pub fn record_round_trip(&mut self, address: IpAddr, rtt: Duration, now: Duration) {
         let smoothed = self.paths.entry(address.to_canonical(), now, || rtt);
-        *smoothed = (*smoothed * (RTT_WEIGHT - 1) + rtt) / RTT_WEIGHT;
+        *smoothed = (*smoothed * (RTT_WEIGHT_DIVISOR - 1) + rtt) / RTT_WEIGHT_DIVISOR;
     }
 
     /// Returns true if the round-trip time of this address was measured within this time.
@@ -79,7 +79,7 @@ impl Destinations {
 
     /// Returns the round-trip time of each address with the age of the measurement, and the
     /// knowledge of destinations. Each list is limited, latest first.
-    pub(crate) fn reported(
+    pub(crate) fn report(
         &self,
         now: Duration,
         most: usize,
@@ -109,7 +109,7 @@ impl Destinations {
     }
 
     /// Records the size of an ended connection, in bytes of both directions together.
-    pub fn carried(&mut self, destination: &Destination, bytes: u64, now: Duration) {
+    pub fn record_size(&mut self, destination: &OnrampDestination, bytes: u64, now: Duration) {
         let sizes = self.sizes.entry(key(destination), now, VecDeque::new);
         if sizes.len() >= RECENT_CONNECTIONS {
             sizes.pop_front();
@@ -118,7 +118,7 @@ impl Destinations {
     }
 }
 
-fn key(destination: &Destination) -> (Host, u16) {
+fn key(destination: &OnrampDestination) -> (Host, u16) {
     let host = match destination.name() {
         Some(name) => Host::Name(name.to_ascii_lowercase()),
         None => destination.endpoint().host,
@@ -134,21 +134,21 @@ fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
     let mut sizes: Vec<u64> = sizes.iter().copied().collect();
     sizes.sort_unstable();
     sizes
-        .get(sizes.len() - 1 - sizes.len() / EXCEPTION)
+        .get(sizes.len() - 1 - sizes.len() / EXCEPTION_DIVISOR)
         .copied()
 }
 
 /// A map that forgets the entries that were not used for the longest time.
 #[derive(Debug)]
-struct Bounded<K, V>(HashMap<K, (V, Duration)>);
+struct BoundedMap<K, V>(HashMap<K, (V, Duration)>);
 
-impl<K, V> Default for Bounded<K, V> {
+impl<K, V> Default for BoundedMap<K, V> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: std::hash::Hash + Eq + Clone, V> Bounded<K, V> {
+impl<K: std::hash::Hash + Eq + Clone, V> BoundedMap<K, V> {
     fn get(&self, key: &K, now: Duration) -> Option<&V> {
         let (value, met) = self.0.get(key)?;
         (now.saturating_sub(*met) < FORGET_AFTER).then_some(value)
@@ -186,47 +186,65 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(10);
 
-    fn at(port: u16) -> Destination {
-        Destination::at(([192, 0, 2, 1], port).into())
+    fn destination_at(port: u16) -> OnrampDestination {
+        OnrampDestination::from_address(([192, 0, 2, 1], port).into())
     }
 
     #[test]
     fn usual_size_tolerates_one_large_connection() {
-        let mut memory = Destinations::default();
+        let mut memory = DestinationMemory::default();
         for _ in 0..MIN_CONNECTIONS {
-            assert_eq!(memory.known(&at(1), NOW).usually_below, None);
-            memory.carried(&at(1), 100, NOW);
+            assert_eq!(memory.known(&destination_at(1), NOW).usually_below, None);
+            memory.record_size(&destination_at(1), 100, NOW);
         }
-        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(100));
         assert_eq!(
-            memory.known(&at(2), NOW).usually_below,
+            memory.known(&destination_at(1), NOW).usually_below,
+            Some(100)
+        );
+        assert_eq!(
+            memory.known(&destination_at(2), NOW).usually_below,
             None,
             "another port"
         );
         for _ in 0..4 {
-            memory.carried(&at(1), 90, NOW);
+            memory.record_size(&destination_at(1), 90, NOW);
         }
-        memory.carried(&at(1), 1 << 30, NOW);
-        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(100));
-        memory.carried(&at(1), 1 << 30, NOW);
-        assert_eq!(memory.known(&at(1), NOW).usually_below, Some(1 << 30));
+        memory.record_size(&destination_at(1), 1 << 30, NOW);
+        assert_eq!(
+            memory.known(&destination_at(1), NOW).usually_below,
+            Some(100)
+        );
+        memory.record_size(&destination_at(1), 1 << 30, NOW);
+        assert_eq!(
+            memory.known(&destination_at(1), NOW).usually_below,
+            Some(1 << 30)
+        );
     }
 
     #[test]
     fn old_destinations_are_forgotten() {
-        let mut memory = Destinations::default();
+        let mut memory = DestinationMemory::default();
         for _ in 0..MIN_CONNECTIONS {
-            memory.carried(&at(1), 100, NOW);
+            memory.record_size(&destination_at(1), 100, NOW);
         }
-        memory.measured(at(1).address().unwrap(), Duration::from_millis(3), NOW);
-        assert_ne!(
-            memory.known(&at(1), NOW + FORGET_AFTER / 2),
-            Known::default()
+        memory.record_round_trip(
+            destination_at(1).address().unwrap(),
+            Duration::from_millis(3),
+            NOW,
         );
-        assert_eq!(memory.known(&at(1), NOW + FORGET_AFTER), Known::default());
-        memory.carried(&at(1), 7, NOW + FORGET_AFTER);
+        assert_ne!(
+            memory.known(&destination_at(1), NOW + FORGET_AFTER / 2),
+            DestinationFacts::default()
+        );
         assert_eq!(
-            memory.known(&at(1), NOW + FORGET_AFTER).usually_below,
+            memory.known(&destination_at(1), NOW + FORGET_AFTER),
+            DestinationFacts::default()
+        );
+        memory.record_size(&destination_at(1), 7, NOW + FORGET_AFTER);
+        assert_eq!(
+            memory
+                .known(&destination_at(1), NOW + FORGET_AFTER)
+                .usually_below,
             None,
             "it begins anew"
         );
@@ -234,49 +252,53 @@ mod tests {
 
     #[test]
     fn the_latest_are_reported_first() {
-        let mut memory = Destinations::default();
+        let mut memory = DestinationMemory::default();
         for port in [1, 2, 3] {
-            memory.carried(&at(port), u64::from(port), NOW * u32::from(port));
+            memory.record_size(
+                &destination_at(port),
+                u64::from(port),
+                NOW * u32::from(port),
+            );
         }
-        let address = at(1).address().unwrap();
-        memory.measured(address, Duration::from_millis(80), NOW);
+        let address = destination_at(1).address().unwrap();
+        memory.record_round_trip(address, Duration::from_millis(80), NOW);
         assert!(memory.was_measured(address, NOW, NOW + NOW / 2));
         assert!(!memory.was_measured(address, NOW, NOW * 2));
-        let (hosts, destinations) = memory.reported(NOW * 3, 2);
+        let (hosts, destinations) = memory.report(NOW * 3, 2);
         assert_eq!(hosts, [(address, Duration::from_millis(80), NOW * 2)]);
         let ports: Vec<(u16, u64)> = destinations
             .iter()
             .map(|reported| (reported.port, reported.largest))
             .collect();
         assert_eq!(ports, [(3, 3), (2, 2)]);
-        assert!(memory.reported(NOW + FORGET_AFTER * 2, 2).1.is_empty());
+        assert!(memory.report(NOW + FORGET_AFTER * 2, 2).1.is_empty());
     }
 
     #[test]
     fn round_trips_are_smoothed() {
-        let mut memory = Destinations::default();
-        let address = at(1).address().unwrap();
-        memory.measured(address, Duration::from_millis(80), NOW);
+        let mut memory = DestinationMemory::default();
+        let address = destination_at(1).address().unwrap();
+        memory.record_round_trip(address, Duration::from_millis(80), NOW);
         assert_eq!(
-            memory.known(&at(1), NOW).rtt,
+            memory.known(&destination_at(1), NOW).rtt,
             Some(Duration::from_millis(80))
         );
-        memory.measured(address, Duration::from_millis(160), NOW);
+        memory.record_round_trip(address, Duration::from_millis(160), NOW);
         assert_eq!(
-            memory.known(&at(9), NOW).rtt,
+            memory.known(&destination_at(9), NOW).rtt,
             Some(Duration::from_millis(90))
         );
     }
 
     #[test]
     fn endless_destinations_cost_bounded_memory() {
-        let mut memory = Destinations::default();
+        let mut memory = DestinationMemory::default();
         for number in 0..3 * MAX_REMEMBERED as u64 {
             let now = NOW + Duration::from_millis(number);
             let octets = u32::try_from(number).unwrap().to_be_bytes();
-            let destination = Destination::at((octets, 80).into());
-            memory.carried(&destination, 1, now);
-            memory.measured(octets.into(), NOW, now);
+            let destination = OnrampDestination::from_address((octets, 80).into());
+            memory.record_size(&destination, 1, now);
+            memory.record_round_trip(octets.into(), NOW, now);
             assert_eq!(
                 memory.known(&destination, now).rtt,
                 Some(NOW),

@@ -6,62 +6,65 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, Entered, Gate, ListenError, Listener, Options, Phases, Place};
+use longhaul_hop::{
+    AdmittedConnection, Conn, ConnectionGate, ConnectionPermit, HopOptions, ListenError, Listener,
+    PhaseReceiver,
+};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::time::sleep;
 
 use crate::PROGRAM_UNACKNOWLEDGED;
-use crate::asker::Asker;
-use crate::config::Guests;
+use crate::asker::OnrampClient;
+use crate::config::GuestPolicy;
 use crate::engine::Engine;
 use crate::error::OnrampError;
-use crate::failure::Failed;
+use crate::failure::ConnectFailure;
 
 /// Listener of one entry.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct AcceptLoop {
     listener: Listener,
     entry: &'static str,
     at: SocketAddr,
     engine: Arc<Engine>,
-    guests: Arc<Guests>,
-    gate: Arc<Gate>,
-    phases: Phases,
+    guests: Arc<GuestPolicy>,
+    gate: Arc<ConnectionGate>,
+    phases: PhaseReceiver,
 }
 
 /// An accepted connection.
 #[derive(Debug)]
-pub(crate) struct Guest {
+pub(crate) struct AcceptedConnection {
     pub(crate) conn: Conn,
     /// Address of the listener that accepted it.
     pub(crate) listener: SocketAddr,
-    pub(crate) asker: Asker,
+    pub(crate) asker: OnrampClient,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) guests: Arc<Guests>,
-    pub(crate) held: Held,
+    pub(crate) guests: Arc<GuestPolicy>,
+    pub(crate) permit: ClientPermit,
 }
 
 /// A connection's permit, and its share in the on-ramp's life cycle.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
-    place: Arc<Mutex<Place>>,
-    asker: Asker,
-    phases: Phases,
+pub(crate) struct ClientPermit {
+    place: Arc<Mutex<ConnectionPermit>>,
+    asker: OnrampClient,
+    phases: PhaseReceiver,
 }
 
-impl Held {
+impl ClientPermit {
     /// Charges the connection to its client, once it has proved its permission and stated its
     /// destination. Until then it may be evicted at any moment.
-    pub(crate) fn admit(&self) -> Result<(), Failed> {
+    pub(crate) fn admit(&self) -> Result<(), ConnectFailure> {
         let mut place = self.place.lock();
-        place
-            .verified(self.asker.payer())
-            .map_err(|full| Failed::new(Errno::AGAIN, format!("the on-ramp carries {full}")))
+        place.charge_to(self.asker.payer()).map_err(|full| {
+            ConnectFailure::new(Errno::AGAIN, format!("the on-ramp carries {full}"))
+        })
     }
 
     /// Completes after `header` if the connection has not been admitted by then.
-    async fn overdue(&self, header: Duration) {
+    async fn wait_overdue(&self, header: Duration) {
         sleep(header).await;
         let is_verified = {
             let place = self.place.lock();
@@ -73,20 +76,20 @@ impl Held {
     }
 
     /// Returns the phases of the on-ramp's life cycle.
-    pub(crate) fn phases(&self) -> Phases {
+    pub(crate) fn phases(&self) -> PhaseReceiver {
         self.phases.clone()
     }
 }
 
-impl Door {
+impl AcceptLoop {
     /// Starts to listen. `prepare` sets the options that are needed beforehand.
     pub(crate) fn open(
         entry: &'static str,
         address: SocketAddr,
         engine: &Arc<Engine>,
-        guests: &Arc<Guests>,
-        gate: &Arc<Gate>,
-        phases: &Phases,
+        guests: &Arc<GuestPolicy>,
+        gate: &Arc<ConnectionGate>,
+        phases: &PhaseReceiver,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Self, OnrampError> {
         let failed = |source| OnrampError::Listen {
@@ -94,9 +97,9 @@ impl Door {
             entry,
             source,
         };
-        let mut options = Options::default();
+        let mut options = HopOptions::default();
         if address.ip().is_loopback() {
-            options.unacknowledged = PROGRAM_UNACKNOWLEDGED;
+            options.user_timeout = PROGRAM_UNACKNOWLEDGED;
         }
         let listener =
             Listener::bind_prepared(address, &options, prepare).map_err(|error| match error {
@@ -115,12 +118,12 @@ impl Door {
     }
 
     /// Returns the address it listens on.
-    pub(crate) const fn at(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.at
     }
 
     /// Accepts permitted clients while it is polled, and passes them to `serve`.
-    pub(crate) async fn serve<F>(mut self, serve: impl Fn(Guest) -> F)
+    pub(crate) async fn serve<F>(mut self, serve: impl Fn(AcceptedConnection) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -141,37 +144,37 @@ impl Door {
                     |left_out| tracing::warn!(entry, %peer, left_out, "turned away: {why}"),
                 );
             };
-            if !self.guests.may(peer.ip()) {
+            if !self.guests.admits(peer.ip()) {
                 turned_away("no --allow-from names its address");
                 continue;
             }
             match Conn::new(socket) {
                 Ok(conn) => {
-                    let Entered {
-                        place,
+                    let AdmittedConnection {
+                        permit: place,
                         mut eviction,
                         header,
-                    } = self.gate.enter(peer.ip());
-                    let asker = Asker::at(peer.ip());
-                    let held = Held {
+                    } = self.gate.admit(peer.ip());
+                    let asker = OnrampClient::from_address(peer.ip());
+                    let held = ClientPermit {
                         place: Arc::new(Mutex::new(place)),
                         asker,
                         phases: self.phases.clone(),
                     };
-                    let served = serve(Guest {
+                    let served = serve(AcceptedConnection {
                         listener: self.at,
                         conn,
                         asker,
                         engine: Arc::clone(&self.engine),
                         guests: Arc::clone(&self.guests),
-                        held: held.clone(),
+                        permit: held.clone(),
                     });
                     tokio::spawn(async move {
                         // A connection that is not served to its end is dropped, and so reset.
                         tokio::select! {
                             () = served => {}
                             () = eviction.wait() => {}
-                            () = held.overdue(header) => {}
+                            () = held.wait_overdue(header) => {}
                         }
                     });
                 }
@@ -182,7 +185,7 @@ impl Door {
 }
 
 /// Returns the local address of the connection.
-pub(crate) fn local(conn: &Conn) -> Option<SocketAddr> {
+pub(crate) fn local_address(conn: &Conn) -> Option<SocketAddr> {
     let address = rustix::net::getsockname(conn).ok()?;
     let address = SocketAddr::try_from(address).ok()?;
     Some(SocketAddr::new(address.ip().to_canonical(), address.port()))

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_config::routes::{Author, RouteRule, SessionEnd};
-use longhaul_hop::{Conn, Dialled, EventLog, Options, Phase, Phases, Resolver, dial};
+use longhaul_hop::{
+    Conn, DialledConnection, EventLog, HopOptions, Phase, PhaseReceiver, Resolver, dial,
+};
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
-    AddressFilter, Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions,
-    Joined, KnownHosts, ServerTrust, Service, Silence, Verdict, connect, errno_of,
+    AddressFilter, BufferPool, ConnectOptions, Error, Identity, Join, JoinEnding, JoinIdleLimits,
+    JoinOptions, JoinOutcome, JoinSide, JoinableStream, KeyVerdict, KnownHosts, ServerTrust,
+    ServiceName, connect, errno_of,
 };
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -20,16 +23,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::asker::{Asker, GuestReach};
-use crate::choose::{Asked, Named, Way, choose};
+use crate::asker::{GuestReach, OnrampClient};
+use crate::choose::{ConnectionAction, ConnectionFacts, ProgramChoice, choose};
 use crate::config::OnrampConfig;
-use crate::destination::{Destination, Wish};
-use crate::destinations::Destinations;
+use crate::destination::{OnrampDestination, SessionWish};
+use crate::destinations::DestinationMemory;
 use crate::exit::Exit;
-use crate::failure::Failed;
-use crate::metrics::{Metrics, Outcome};
+use crate::failure::ConnectFailure;
+use crate::metrics::{ConnectionOutcome, OnrampMetrics};
 use crate::route::NamedRoute;
-use crate::table::Table;
+use crate::table::ReloadingTable;
 
 /// Time for which a direct connection's data may stay unacknowledged, or its far end not read. It
 /// is roughly Linux's own limit (`tcp_retries2`), so that programs notice no difference.
@@ -37,7 +40,7 @@ const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 
 /// Maximum idle times of a connection: unlimited, as programs may be silent for as long as they
 /// like. Depots and off-ramps on the route have limits of their own.
-const SILENCE: Silence = Silence {
+const IDLE_LIMITS: JoinIdleLimits = JoinIdleLimits {
     open: UNLIMITED_TIME,
     half_closed: UNLIMITED_TIME,
 };
@@ -45,40 +48,40 @@ const SILENCE: Silence = Silence {
 const UNLIMITED_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Minimum interval between requests for the round-trip time of one address.
-const MEASURE_EVERY: Duration = Duration::from_secs(60);
+const MIN_MEASURE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum round-trip time that is recorded; longer ones are capped.
-const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(60);
+const MAX_ROUND_TRIP: Duration = Duration::from_secs(60);
 
 /// Total memory for the buffers of all connections, in bytes; enough for 1024 bulk directions.
-const BUFFERS: usize = 128 << 20;
+const BUFFER_POOL_BYTES: usize = 128 << 20;
 
 /// Request of a client to an entry.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct ConnectionRequest {
     /// Name of the entry.
     pub(crate) entry: &'static str,
-    pub(crate) asker: Asker,
+    pub(crate) asker: OnrampClient,
     /// If true, the command line gives the destination's address, so it is allowed for every
     /// client.
     pub(crate) is_configured: bool,
-    pub(crate) destination: Destination,
-    pub(crate) wish: Wish,
+    pub(crate) destination: OnrampDestination,
+    pub(crate) wish: SessionWish,
     /// Route named by the program; it overrides the rules.
     pub(crate) route: Option<NamedRoute>,
     /// True if the connection must fail when there is no route.
-    pub(crate) closed: bool,
+    pub(crate) route_required: bool,
     /// True if the destination speaks the session protocol itself.
     pub(crate) acceptor: bool,
     /// Key that the destination must prove; if `None`, the known one.
     pub(crate) key: Option<PublicKey>,
 }
 
-impl Request {
+impl ConnectionRequest {
     pub(crate) const fn new(
         entry: &'static str,
-        asker: Asker,
-        destination: Destination,
-        wish: Wish,
+        asker: OnrampClient,
+        destination: OnrampDestination,
+        wish: SessionWish,
     ) -> Self {
         Self {
             entry,
@@ -87,7 +90,7 @@ impl Request {
             destination,
             wish,
             route: None,
-            closed: false,
+            route_required: false,
             acceptor: false,
             key: None,
         }
@@ -96,7 +99,7 @@ impl Request {
 
 /// Plan for a connection, and its reason.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct ConnectionPlan {
     pub(crate) exit: PlannedExit,
     pub(crate) reason: String,
 }
@@ -104,7 +107,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedExit {
     Direct,
-    Nothing,
+    Refuse,
     Route(Box<PlannedRoute>),
 }
 
@@ -118,7 +121,7 @@ pub(crate) struct PlannedRoute {
 
 /// An established connection.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedConnection {
     pub(crate) exit: Exit,
 }
 
@@ -126,17 +129,17 @@ pub(crate) struct Opened {
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
-    table: Table,
+    table: ReloadingTable,
     known_hosts: PathBuf,
     set_up: Duration,
     resolver: Resolver,
     own: OwnAddressReader,
-    memory: Mutex<Destinations>,
+    memory: Mutex<DestinationMemory>,
     began: Instant,
     places: Arc<Semaphore>,
-    buffers: Arc<Buffers>,
-    phases: Phases,
-    pub(crate) metrics: Arc<Metrics>,
+    buffers: Arc<BufferPool>,
+    phases: PhaseReceiver,
+    pub(crate) metrics: Arc<OnrampMetrics>,
     /// Bounds the log lines that each client's connections cause.
     pub(crate) events: EventLog,
 }
@@ -144,10 +147,10 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(
         config: &OnrampConfig,
-        table: Table,
+        table: ReloadingTable,
         own: OwnAddressReader,
-        metrics: Arc<Metrics>,
-        phases: Phases,
+        metrics: Arc<OnrampMetrics>,
+        phases: PhaseReceiver,
     ) -> Self {
         Self {
             identity: Arc::clone(&config.identity),
@@ -161,26 +164,26 @@ impl Engine {
             places: Arc::new(Semaphore::new(
                 config.connections.min(Semaphore::MAX_PERMITS),
             )),
-            buffers: Buffers::new(BUFFERS),
+            buffers: BufferPool::new(BUFFER_POOL_BYTES),
             phases,
             metrics,
             events: EventLog::new(),
         }
     }
 
-    pub(crate) const fn table(&self) -> &Table {
+    pub(crate) const fn table(&self) -> &ReloadingTable {
         &self.table
     }
 
     /// Decides, and logs the decision.
-    pub(crate) fn plan(&self, request: &Request) -> Plan {
+    pub(crate) fn plan(&self, request: &ConnectionRequest) -> ConnectionPlan {
         let plan = self.decide(request);
         self.log_plan(request, &plan);
         plan
     }
 
     /// Logs the request and the plan for it.
-    pub(crate) fn log_plan(&self, request: &Request, plan: &Plan) {
+    pub(crate) fn log_plan(&self, request: &ConnectionRequest, plan: &ConnectionPlan) {
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::info!(
                 entry = request.entry,
@@ -194,7 +197,7 @@ impl Engine {
     }
 
     /// Decides on the plan for a request.
-    pub(crate) fn decide(&self, request: &Request) -> Plan {
+    pub(crate) fn decide(&self, request: &ConnectionRequest) -> ConnectionPlan {
         let destination = &request.destination;
         let rules = self.table.current();
         let rule = rules.rule(
@@ -202,35 +205,36 @@ impl Engine {
             destination.name(),
             destination.port(),
         );
-        let asked = Asked {
+        let asked = ConnectionFacts {
             is_local: destination
                 .address()
                 .is_some_and(|address| is_local(address, &self.own.addresses())),
-            named: request.route.as_ref().map(|route| match route.is_direct() {
-                true => Named::Direct,
-                false => Named::Route,
+            program_choice: request.route.as_ref().map(|route| match route.is_direct() {
+                true => ProgramChoice::Direct,
+                false => ProgramChoice::Route,
             }),
             size: request.wish.size,
-            closed: request.closed,
+            route_required: request.route_required,
             acceptor: request.acceptor,
             is_offramp_unknown: rules.author() == Author::Controller
                 && rule.is_some_and(|rule| self.is_offramp_unknown(rule)),
         };
         let known = self.memory().known(destination, self.began.elapsed());
         let decision = choose(rule, &asked, &known);
-        let exit = match decision.way {
-            Way::Direct => PlannedExit::Direct,
-            Way::Nothing => PlannedExit::Nothing,
-            Way::Session => PlannedExit::Route(Box::new(PlannedRoute {
+        let exit = match decision.action {
+            ConnectionAction::Direct => PlannedExit::Direct,
+            ConnectionAction::Refuse => PlannedExit::Refuse,
+            ConnectionAction::Session => PlannedExit::Route(Box::new(PlannedRoute {
                 via: Route::direct(),
                 end: SessionEnd::Destination,
                 fall_back: false,
             })),
-            Way::Route => route_of(request, rule).map_or(PlannedExit::Nothing, |route| {
-                PlannedExit::Route(Box::new(route))
-            }),
+            ConnectionAction::Route => select_route(request, rule)
+                .map_or(PlannedExit::Refuse, |route| {
+                    PlannedExit::Route(Box::new(route))
+                }),
         };
-        Plan {
+        ConnectionPlan {
             exit,
             reason: decision.reason.to_string(),
         }
@@ -246,37 +250,46 @@ impl Engine {
     }
 
     /// Connects as planned.
-    pub(crate) async fn open(&self, request: &Request, plan: &Plan) -> Result<Opened, Failed> {
+    pub(crate) async fn open(
+        &self,
+        request: &ConnectionRequest,
+        plan: &ConnectionPlan,
+    ) -> Result<OpenedConnection, ConnectFailure> {
         let deadline = Instant::now() + self.set_up;
         match &plan.exit {
-            PlannedExit::Nothing => Err(Failed::new(Errno::NETUNREACH, plan.reason.clone())),
-            PlannedExit::Direct => self.direct(request, deadline).await,
-            PlannedExit::Route(route) => self.session(request, route, deadline).await,
+            PlannedExit::Refuse => Err(ConnectFailure::new(Errno::NETUNREACH, plan.reason.clone())),
+            PlannedExit::Direct => self.open_direct(request, deadline).await,
+            PlannedExit::Route(route) => self.open_session(request, route, deadline).await,
         }
     }
 
-    async fn direct(&self, request: &Request, deadline: Instant) -> Result<Opened, Failed> {
+    async fn open_direct(
+        &self,
+        request: &ConnectionRequest,
+        deadline: Instant,
+    ) -> Result<OpenedConnection, ConnectFailure> {
         let addresses = self.addresses(request, deadline).await?;
-        let options = Options {
-            unacknowledged: DIRECT_UNACKNOWLEDGED,
-            ..Options::default()
+        let options = HopOptions {
+            user_timeout: DIRECT_UNACKNOWLEDGED,
+            ..HopOptions::default()
         };
         let dialled = dial(&addresses, |_| options.clone(), deadline).await;
-        let Dialled { conn, address } = dialled.map_err(|error| Failed::direct(&error.into()))?;
+        let DialledConnection { conn, address } =
+            dialled.map_err(|error| ConnectFailure::from_io(&error.into()))?;
         let exit = Exit::Direct(conn);
         if let Some(rtt) = exit.round_trip() {
             self.memory()
-                .measured(address.ip(), rtt, self.began.elapsed());
+                .record_round_trip(address.ip(), rtt, self.began.elapsed());
         }
-        Ok(Opened { exit })
+        Ok(OpenedConnection { exit })
     }
 
     /// Resolves the destination to the addresses that the client may connect to, at least one.
     async fn addresses(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         deadline: Instant,
-    ) -> Result<Vec<SocketAddr>, Failed> {
+    ) -> Result<Vec<SocketAddr>, ConnectFailure> {
         let to = request.destination.endpoint();
         let resolved = timeout_at(deadline, self.resolver.addresses(&to)).await;
         let resolved = resolved
@@ -284,15 +297,15 @@ impl Engine {
                 io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time")
             })
             .and_then(|resolved| Ok(resolved?))
-            .map_err(|error| Failed::direct(&error))?;
+            .map_err(|error| ConnectFailure::from_io(&error))?;
         // Evaluated after the look-up, which can take long.
-        let addresses = match self.reach(request) {
-            Some(reach) => reach.admitted(resolved),
+        let addresses = match self.guest_reach(request) {
+            Some(reach) => reach.retain_admitted(resolved),
             None => resolved,
         };
         match addresses.is_empty() {
             false => Ok(addresses),
-            true => Err(Failed::new(
+            true => Err(ConnectFailure::new(
                 Errno::ACCESS,
                 format!(
                     "{to} is an address of the on-ramp's own machine or link, and no rule names it"
@@ -302,22 +315,22 @@ impl Engine {
     }
 
     /// Returns the limit on the addresses that the client may connect to; `None` means unlimited.
-    fn reach(&self, request: &Request) -> Option<GuestReach> {
-        let is_guest = request.asker != Asker::Machine && !request.is_configured;
+    fn guest_reach(&self, request: &ConnectionRequest) -> Option<GuestReach> {
+        let is_guest = request.asker != OnrampClient::Machine && !request.is_configured;
         is_guest.then(|| GuestReach {
             rules: self.table.current(),
             own: self.own.addresses(),
         })
     }
 
-    async fn session(
+    async fn open_session(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         route: &PlannedRoute,
         deadline: Instant,
-    ) -> Result<Opened, Failed> {
+    ) -> Result<OpenedConnection, ConnectFailure> {
         // The dialled addresses are filtered again. This check tells a guest why none is left.
-        if route.ends_without_depots_at_destination() && self.reach(request).is_some() {
+        if route.is_session_without_depots() && self.guest_reach(request).is_some() {
             self.addresses(request, deadline).await?;
         }
         let connected = match self.options(request, route) {
@@ -334,14 +347,14 @@ impl Engine {
                         );
                     });
                 }
-                return Ok(Opened {
+                return Ok(OpenedConnection {
                     exit: Exit::Session(Box::new(session)),
                 });
             }
             Err(error) => error,
         };
         if !route.falls_back_to_tcp() || !may_fall_back(&error) {
-            return Err(Failed::session(&error));
+            return Err(ConnectFailure::from_session(&error));
         }
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::warn!(
@@ -349,29 +362,35 @@ impl Engine {
                 "falls back to a direct connection"
             );
         });
-        self.direct(request, deadline)
+        self.open_direct(request, deadline)
             .await
-            .map_err(|direct| Failed {
+            .map_err(|direct| ConnectFailure {
                 errno: direct.errno,
-                what: format!(
+                description: format!(
                     "the route failed: {error}; and so did the direct connection: {direct}"
                 ),
             })
     }
 
-    fn options(&self, request: &Request, route: &PlannedRoute) -> Result<ConnectOptions, Failed> {
+    fn options(
+        &self,
+        request: &ConnectionRequest,
+        route: &PlannedRoute,
+    ) -> Result<ConnectOptions, ConnectFailure> {
         let destination = request.destination.endpoint();
         let (identity, via) = (Arc::clone(&self.identity), route.via.clone());
         let options = match &route.end {
             SessionEnd::Offramp { at, key } => {
-                let trust = self.trust(at, *key)?;
-                ConnectOptions::to_server(destination, via, at.clone(), identity, trust)
+                let trust = self.server_trust(at, *key)?;
+                ConnectOptions::through_offramp(destination, via, at.clone(), identity, trust)
             }
             SessionEnd::Destination => {
-                let trust = self.trust(&destination, request.key)?;
-                ConnectOptions::new(Service::STREAM, via, destination, identity, trust)
+                let trust = self.server_trust(&destination, request.key)?;
+                ConnectOptions::new(ServiceName::STREAM, via, destination, identity, trust)
             }
-            SessionEnd::None => return Err(Failed::new(Errno::INVAL, "the route has no end")),
+            SessionEnd::None => {
+                return Err(ConnectFailure::new(Errno::INVAL, "the route has no end"));
+            }
         };
         // A silent route must leave time for a direct connection.
         let time = if route.falls_back_to_tcp() {
@@ -383,7 +402,7 @@ impl Engine {
             setup_timeout: time,
             fall_back: route.fall_back && route.end == SessionEnd::Destination,
             destination_filter: self
-                .reach(request)
+                .guest_reach(request)
                 .map(|reach| AddressFilter::new(move |address| reach.admits(address))),
             purpose: request.wish.purpose.clone(),
             size: request.wish.size,
@@ -398,18 +417,22 @@ impl Engine {
     ///
     /// A server with this user's own key is trusted without being known. It is a program of this
     /// user that listens on another machine, or on another port each time.
-    fn trust(&self, at: &Endpoint, key: Option<PublicKey>) -> Result<ServerTrust, Failed> {
+    fn server_trust(
+        &self,
+        at: &Endpoint,
+        key: Option<PublicKey>,
+    ) -> Result<ServerTrust, ConnectFailure> {
         if let Some(key) = key {
             return Ok(ServerTrust::Pinned(key));
         }
         let known = KnownHosts::open(&self.known_hosts);
-        let known = known.map_err(|error| Failed::new(Errno::ACCESS, error.to_string()))?;
+        let known = known.map_err(|error| ConnectFailure::new(Errno::ACCESS, error.to_string()))?;
         let own = self.identity.public();
         Ok(known.get(at).map_or_else(
             || {
                 ServerTrust::Callback(Arc::new(move |_, found| match *found == own {
-                    true => Verdict::Trusted,
-                    false => Verdict::Unknown,
+                    true => KeyVerdict::Trusted,
+                    false => KeyVerdict::Unknown,
                 }))
             },
             ServerTrust::Pinned,
@@ -417,8 +440,8 @@ impl Engine {
     }
 
     /// Logs that a connection was turned away because the limit was reached.
-    pub(crate) fn turned_away(&self, request: &Request, failed: &Failed) {
-        self.metrics.count(request.entry, Outcome::Failed);
+    pub(crate) fn log_turned_away(&self, request: &ConnectionRequest, failed: &ConnectFailure) {
+        self.metrics.count(request.entry, ConnectionOutcome::Failed);
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::warn!(
                 entry = request.entry, destination = %request.destination, left_out,
@@ -428,10 +451,10 @@ impl Engine {
     }
 
     /// Takes a permit for one more connection of a program at the Unix socket, if any is free.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+    pub(crate) fn take_permit(&self) -> Result<OwnedSemaphorePermit, ConnectFailure> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map_err(|_| {
-            Failed::new(
+            ConnectFailure::new(
                 Errno::AGAIN,
                 "the on-ramp carries as many connections as it may",
             )
@@ -442,9 +465,9 @@ impl Engine {
     /// disconnects.
     pub(crate) async fn open_for(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         program: &Conn,
-    ) -> Option<Result<Opened, Failed>> {
+    ) -> Option<Result<OpenedConnection, ConnectFailure>> {
         let plan = self.plan(request);
         self.open_planned(request, &plan, program.broken()).await
     }
@@ -452,10 +475,10 @@ impl Engine {
     /// Opens as planned. Ends early, with `None`, once `gone` completes.
     pub(crate) async fn open_planned<T>(
         &self,
-        request: &Request,
-        plan: &Plan,
+        request: &ConnectionRequest,
+        plan: &ConnectionPlan,
         gone: impl Future<Output = T>,
-    ) -> Option<Result<Opened, Failed>> {
+    ) -> Option<Result<OpenedConnection, ConnectFailure>> {
         let opened = tokio::select! {
             opened = self.open(request, plan) => opened,
             _ = gone => {
@@ -469,11 +492,11 @@ impl Engine {
             }
         };
         let outcome = match &opened {
-            Ok(Opened {
+            Ok(OpenedConnection {
                 exit: Exit::Direct(_),
-            }) => Outcome::Direct,
-            Ok(_) => Outcome::Route,
-            Err(_) => Outcome::Failed,
+            }) => ConnectionOutcome::Direct,
+            Ok(_) => ConnectionOutcome::Route,
+            Err(_) => ConnectionOutcome::Failed,
         };
         self.metrics.count(request.entry, outcome);
         if let Err(failed) = &opened {
@@ -493,22 +516,23 @@ impl Engine {
     /// the program.
     pub(crate) async fn carry(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         program: Conn,
-        opened: Opened,
+        opened: OpenedConnection,
         early: &[u8],
     ) {
         let began = Instant::now();
         self.metrics.carried.inc();
-        self.carry_on(request, program, opened, early, began).await;
+        self.carry_opened(request, program, opened, early, began)
+            .await;
         self.metrics.carried.dec();
     }
 
-    async fn carry_on(
+    async fn carry_opened(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         program: Conn,
-        opened: Opened,
+        opened: OpenedConnection,
         early: &[u8],
         began: Instant,
     ) {
@@ -516,12 +540,12 @@ impl Engine {
         if !early.is_empty()
             && let Err(error) = exit.write_all(early).await
         {
-            return self.ended(
+            return self.record_ending(
                 request,
                 began,
                 early.len() as u64,
                 0,
-                &Ending::Died(End::Session, error),
+                &JoinEnding::Died(JoinSide::Session, error),
             );
         }
         let joined = match exit {
@@ -529,12 +553,12 @@ impl Engine {
             Exit::Session(session) => self.join(*session, program).await,
         };
         let sent = joined.to_session.saturating_add(early.len() as u64);
-        self.ended(request, began, sent, joined.to_tcp, &joined.ending);
+        self.record_ending(request, began, sent, joined.to_tcp, &joined.ending);
     }
 
-    async fn join<F: Far>(&self, far: F, program: Conn) -> Joined {
+    async fn join<F: JoinableStream>(&self, far: F, program: Conn) -> JoinOutcome {
         let options = JoinOptions {
-            silence: SILENCE,
+            idle_limits: IDLE_LIMITS,
             buffers: Arc::clone(&self.buffers),
             ..JoinOptions::default()
         };
@@ -542,35 +566,39 @@ impl Engine {
         let mut phases = self.phases.clone();
         tokio::select! {
             joined = &mut join => joined,
-            () = phases.reached(Phase::Aborting) => join.abort(),
+            () = phases.wait_until(Phase::Aborting) => join.abort(),
         }
     }
 
     /// Records the size of a connection, and logs its ending.
-    pub(crate) fn ended(
+    pub(crate) fn record_ending(
         &self,
-        request: &Request,
+        request: &ConnectionRequest,
         began: Instant,
         sent: u64,
         received: u64,
-        ending: &Ending,
+        ending: &JoinEnding,
     ) {
         let destination = &request.destination;
         let bytes = sent.saturating_add(received);
         self.metrics.moved(sent, received);
         self.memory()
-            .carried(destination, bytes, self.began.elapsed());
+            .record_size(destination, bytes, self.began.elapsed());
         let (how, errno) = match ending {
-            Ending::Finished => ("finished", None),
-            Ending::Closed => (
+            JoinEnding::Finished => ("finished", None),
+            JoinEnding::Closed => (
                 "finished; the program had closed before all was there",
                 None,
             ),
-            Ending::Died(End::Tcp, error) => ("the program's side died", Some(errno_of(error))),
-            Ending::Died(End::Session, error) => ("the far side died", Some(errno_of(error))),
-            Ending::Idle | Ending::HalfClosed => ("silent for too long", None),
-            Ending::BeyondSize => ("reset: it carried more than it may", None),
-            Ending::Aborted => ("reset: the on-ramp stops", None),
+            JoinEnding::Died(JoinSide::Tcp, error) => {
+                ("the program's side died", Some(errno_of(error)))
+            }
+            JoinEnding::Died(JoinSide::Session, error) => {
+                ("the far side died", Some(errno_of(error)))
+            }
+            JoinEnding::Idle | JoinEnding::HalfClosed => ("silent for too long", None),
+            JoinEnding::BeyondSize => ("reset: it carried more than it may", None),
+            JoinEnding::Aborted => ("reset: the on-ramp stops", None),
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {
@@ -588,28 +616,30 @@ impl Engine {
 
     /// Returns true if the round-trip time of a destination that a program connects to directly is
     /// needed.
-    pub(crate) fn would_measure(&self, destination: &Destination) -> bool {
+    pub(crate) fn needs_round_trip(&self, destination: &OnrampDestination) -> bool {
         let now = self.now();
-        destination
-            .address()
-            .is_some_and(|address| !self.memory().was_measured(address, MEASURE_EVERY, now))
+        destination.address().is_some_and(|address| {
+            !self
+                .memory()
+                .was_measured(address, MIN_MEASURE_INTERVAL, now)
+        })
     }
 
     /// Records the round-trip time of a program's direct connection to this address.
-    pub(crate) fn measured(&self, address: IpAddr, rtt: Duration) {
+    pub(crate) fn record_round_trip(&self, address: IpAddr, rtt: Duration) {
         let now = self.now();
         self.memory()
-            .measured(address, rtt.min(LONGEST_ROUND_TRIP), now);
+            .record_round_trip(address, rtt.min(MAX_ROUND_TRIP), now);
     }
 
-    pub(crate) fn memory(&self) -> parking_lot::MutexGuard<'_, Destinations> {
+    pub(crate) fn memory(&self) -> parking_lot::MutexGuard<'_, DestinationMemory> {
         self.memory.lock()
     }
 }
 
 impl PlannedRoute {
     /// Returns true if the session's first connection leads to the destination itself.
-    fn ends_without_depots_at_destination(&self) -> bool {
+    fn is_session_without_depots(&self) -> bool {
         self.via.is_direct() && self.end == SessionEnd::Destination
     }
 
@@ -621,7 +651,7 @@ impl PlannedRoute {
 }
 
 /// Returns the program's own route, or the rule's.
-fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
+fn select_route(request: &ConnectionRequest, rule: Option<&RouteRule>) -> Option<PlannedRoute> {
     if let Some(route) = request.route.as_ref().filter(|route| !route.is_direct()) {
         let end = match route.offramp.clone() {
             Some((at, key)) => SessionEnd::Offramp { at, key },
@@ -630,7 +660,7 @@ fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute>
         return Some(PlannedRoute {
             via: route.via.clone(),
             end,
-            fall_back: !request.closed,
+            fall_back: !request.route_required,
         });
     }
     let rule = rule?;
@@ -642,7 +672,7 @@ fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute>
     Some(PlannedRoute {
         via: rule.via.clone(),
         end,
-        fall_back: rule.fall_back && !request.closed,
+        fall_back: rule.fall_back && !request.route_required,
     })
 }
 
@@ -656,7 +686,7 @@ impl std::fmt::Display for PlannedExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Direct => f.write_str("direct"),
-            Self::Nothing => f.write_str("none"),
+            Self::Refuse => f.write_str("none"),
             Self::Route(route) => match &route.end {
                 SessionEnd::Offramp { at, .. } if route.via.is_direct() => {
                     write!(f, "off-ramp {at}")

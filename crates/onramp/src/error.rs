@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use longhaul_config::home::{HomeError, shown};
+use longhaul_config::home::{HomeError, display_path};
 use longhaul_config::routes::RoutesError;
 
 /// Reason why an on-ramp does not start.
@@ -25,14 +25,14 @@ pub enum OnrampError {
     /// Other users may enter the directory of the socket.
     #[error(
         "{}: others may enter this directory: run chmod 700 on it, or name a socket elsewhere",
-        shown(directory)
+        display_path(directory)
     )]
     Exposed {
         /// The directory.
         directory: PathBuf,
     },
     /// Another process already listens on the socket.
-    #[error("an on-ramp runs already at {}", shown(path))]
+    #[error("an on-ramp runs already at {}", display_path(path))]
     Running {
         /// The socket.
         path: PathBuf,
@@ -40,14 +40,14 @@ pub enum OnrampError {
     /// The path is too long for a socket.
     #[error(
         "{}: too long for a socket: set LONGHAUL_STATE to a shorter directory, or give --socket",
-        shown(path)
+        display_path(path)
     )]
     LongPath {
         /// The path.
         path: PathBuf,
     },
     /// The socket cannot be created.
-    #[error("cannot make the socket {}: {source}", shown(path))]
+    #[error("cannot make the socket {}: {source}", display_path(path))]
     Socket {
         /// The path.
         path: PathBuf,

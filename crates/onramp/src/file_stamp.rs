@@ -5,10 +5,10 @@ use std::path::Path;
 
 /// State of a file. A different stamp means that its content or permissions may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct FileStamp(Option<Fields>);
+pub(crate) struct FileStamp(Option<StampFields>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Fields {
+struct StampFields {
     inode: u64,
     /// Last change of the content, in seconds and nanoseconds.
     modified: [i64; 2],
@@ -23,7 +23,7 @@ impl FileStamp {
     /// stamp.
     pub(crate) fn read(file: &Path) -> Self {
         let found = std::fs::metadata(file).ok();
-        Self(found.map(|found| Fields {
+        Self(found.map(|found| StampFields {
             inode: found.ino(),
             modified: [found.mtime(), found.mtime_nsec()],
             changed: [found.ctime(), found.ctime_nsec()],

@@ -2,37 +2,42 @@
 
 #![allow(clippy::unwrap_used)] // a broken property panics
 
-use longhaul_proto::fuzzing::{Seed, Target};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed};
 
-use crate::socks::wire::{MAX_BYTES, Read, greeting, login, request};
+use crate::socks::wire::{
+    MAX_REQUEST_BYTES, ParseResult, parse_greeting, parse_login, parse_request,
+};
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "socks",
-    property: socks,
-    seeds: conversations,
+    property: check_socks,
+    seeds: conversation_seeds,
 }];
 
 /// Tests any bytes as each message of a client.
-fn socks(data: &[u8]) {
-    whole_or_too_short(data, greeting);
-    whole_or_too_short(data, login);
-    whole_or_too_short(data, request);
+fn check_socks(data: &[u8]) {
+    whole_or_too_short(data, parse_greeting);
+    whole_or_too_short(data, parse_login);
+    whole_or_too_short(data, parse_request);
 }
 
 /// Asserts that a message is read from exactly its bytes: fewer are incomplete, and more change
 /// nothing. The parser never waits for more than the maximum.
-fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(data: &[u8], read: fn(&[u8]) -> Read<T>) {
+fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(
+    data: &[u8],
+    read: fn(&[u8]) -> ParseResult<T>,
+) {
     match read(data) {
         Ok(Some((said, length))) => {
-            assert!((1..=data.len().min(MAX_BYTES)).contains(&length));
+            assert!((1..=data.len().min(MAX_REQUEST_BYTES)).contains(&length));
             for shorter in 0..length {
                 assert_eq!(read(data.get(..shorter).unwrap()), Ok(None));
             }
             assert_eq!(read(data.get(..length).unwrap()), Ok(Some((said, length))));
         }
         Ok(None) => assert!(
-            data.len() < MAX_BYTES,
+            data.len() < MAX_REQUEST_BYTES,
             "{} bytes, and not enough",
             data.len()
         ),
@@ -44,7 +49,7 @@ fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(data: &[u8], read: fn(&[u8
     }
 }
 
-fn conversations() -> Vec<Seed> {
+fn conversation_seeds() -> Vec<Seed> {
     let long = |head: &[u8], byte| {
         let mut bytes = head.to_vec();
         bytes.extend([byte; 600]);
@@ -95,6 +100,6 @@ fn conversations() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

@@ -21,49 +21,49 @@ use longhaul_hop::{Conn, Phase};
 use longhaul_proto::{Endpoint, Host};
 use rustix::io::Errno;
 
-use crate::asker::Asker;
-use crate::config::Guests;
-use crate::destination::{Destination, Wish};
-use crate::door::{Guest, Held, local};
-use crate::engine::{Engine, Opened, Request};
-use crate::failure::Failed;
+use crate::asker::OnrampClient;
+use crate::config::GuestPolicy;
+use crate::destination::{OnrampDestination, SessionWish};
+use crate::door::{AcceptedConnection, ClientPermit, local_address};
+use crate::engine::{ConnectionRequest, Engine, OpenedConnection};
+use crate::failure::ConnectFailure;
 
 /// Name of this entry in the log.
 pub(crate) const ENTRY: &str = "http";
 /// Time limit for the head of a request, and its maximum size in bytes.
-const HEAD_WITHIN: Duration = Duration::from_secs(30);
-const MAX_HEAD: usize = 64 * 1024;
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// Name of this proxy in header fields (RFC 9110, section 7.6.3; RFC 9209).
 const PSEUDONYM: &str = "longhaul";
-const PORT: u16 = 80;
+const DEFAULT_HTTP_PORT: u16 = 80;
 
 /// Body of an answer.
 type Body = BoxBody<Bytes, hyper::Error>;
-type Answer = Response<Body>;
+type HttpAnswer = Response<Body>;
 
 /// State shared by all requests of one client.
-struct Client {
+struct HttpClient {
     engine: Arc<Engine>,
-    guests: Arc<Guests>,
-    asker: Asker,
+    guests: Arc<GuestPolicy>,
+    asker: OnrampClient,
     /// Address at which the client found the proxy.
     at: std::net::SocketAddr,
-    held: Held,
+    held: ClientPermit,
 }
 
 /// Serves one client, request after request.
-pub(crate) async fn serve(guest: Guest) {
-    let Guest {
+pub(crate) async fn serve(guest: AcceptedConnection) {
+    let AcceptedConnection {
         conn,
         listener,
         asker,
         engine,
         guests,
-        held,
+        permit: held,
     } = guest;
     let mut phases = held.phases();
-    let client = Arc::new(Client {
-        at: local(&conn).unwrap_or(listener),
+    let client = Arc::new(HttpClient {
+        at: local_address(&conn).unwrap_or(listener),
         asker,
         engine,
         guests,
@@ -75,23 +75,23 @@ pub(crate) async fn serve(guest: Guest) {
     });
     let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(MAX_HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(conn), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     // A client that violates the protocol or disconnects is not reported further.
     tokio::select! {
         _ = &mut serving => return,
-        () = phases.reached(Phase::Draining) => serving.as_mut().graceful_shutdown(),
+        () = phases.wait_until(Phase::Draining) => serving.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = serving => {}
-        () = phases.reached(Phase::Aborting) => {}
+        () = phases.wait_until(Phase::Aborting) => {}
     }
 }
 
-async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answer {
+async fn answer(client: Arc<HttpClient>, request: hyper::Request<Incoming>) -> HttpAnswer {
     if request.method() == Method::GET
         && request.uri().authority().is_none()
         && request.uri().path() == pac::PATH
@@ -102,8 +102,8 @@ async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answe
             false => pac::answer_without_rules(client.at),
         };
     }
-    if !client.may(&request) {
-        let mut answer = text(
+    if !client.is_authorised(&request) {
+        let mut answer = text_answer(
             StatusCode::PROXY_AUTHENTICATION_REQUIRED,
             "say who you are\n",
         );
@@ -116,23 +116,23 @@ async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answe
         request.uri().scheme_str(),
     ) {
         (true, _) => connect(client, request).await,
-        (false, Some("http")) => match destination(request.uri(), Some(PORT)) {
+        (false, Some("http")) => match destination(request.uri(), Some(DEFAULT_HTTP_PORT)) {
             Some(destination) => relay::relay(client, request, destination).await,
-            None => text(StatusCode::BAD_REQUEST, "no such destination\n"),
+            None => text_answer(StatusCode::BAD_REQUEST, "no such destination\n"),
         },
-        (false, Some(_)) => text(
+        (false, Some(_)) => text_answer(
             StatusCode::NOT_IMPLEMENTED,
             "only http: is relayed; use CONNECT for all else\n",
         ),
-        (false, None) => text(
+        (false, None) => text_answer(
             StatusCode::NOT_FOUND,
             "a proxy: ask it with CONNECT or in absolute form; browsers find it by /proxy.pac\n",
         ),
     }
 }
 
-impl Client {
-    fn may(&self, request: &hyper::Request<Incoming>) -> bool {
+impl HttpClient {
+    fn is_authorised(&self, request: &hyper::Request<Incoming>) -> bool {
         let Some(_) = &self.guests.login else {
             return true;
         };
@@ -141,8 +141,8 @@ impl Client {
             .get(PROXY_AUTHORIZATION)
             .map(HeaderValue::as_bytes);
         let right = credentials
-            .and_then(basic)
-            .is_some_and(|(user, password)| self.guests.log_in(&user, &password));
+            .and_then(decode_basic)
+            .is_some_and(|(user, password)| self.guests.check_login(&user, &password));
         if credentials.is_some() && !right {
             let payer = Some(self.asker.payer());
             self.engine.events.log(payer, |left_out| {
@@ -158,7 +158,7 @@ impl Client {
 }
 
 /// Decodes user and password (RFC 7617).
-fn basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+fn decode_basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, rest) = credentials.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
@@ -170,18 +170,18 @@ fn basic(credentials: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Opens a tunnel. The answer states the result, and the tunnel's bytes follow it.
-async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> Answer {
+async fn connect(client: Arc<HttpClient>, mut request: hyper::Request<Incoming>) -> HttpAnswer {
     let Some(destination) = destination(request.uri(), None) else {
-        return text(
+        return text_answer(
             StatusCode::BAD_REQUEST,
             "no such destination: CONNECT host:port\n",
         );
     };
-    let wanted = Request::new(ENTRY, client.asker, destination, Wish::default());
+    let wanted = ConnectionRequest::new(ENTRY, client.asker, destination, SessionWish::default());
     // This future is dropped when the client disconnects.
     let opened = match client.open(&wanted).await {
         Ok(opened) => opened,
-        Err(failed) => return refused(&failed),
+        Err(failed) => return failure_answer(&failed),
     };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
@@ -195,14 +195,14 @@ async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> 
         }
         drop(client);
     });
-    Response::new(empty())
+    Response::new(empty_body())
 }
 
-impl Client {
+impl HttpClient {
     /// Connects to the destination of a request.
-    async fn open(&self, request: &Request) -> Result<Opened, Failed> {
+    async fn open(&self, request: &ConnectionRequest) -> Result<OpenedConnection, ConnectFailure> {
         if let Err(failed) = self.held.admit() {
-            self.engine.turned_away(request, &failed);
+            self.engine.log_turned_away(request, &failed);
             return Err(failed);
         }
         let plan = self.engine.plan(request);
@@ -210,26 +210,26 @@ impl Client {
             .engine
             .open_planned(request, &plan, std::future::pending::<()>())
             .await;
-        opened.unwrap_or_else(|| Err(Failed::new(Errno::CANCELED, "the client went")))
+        opened.unwrap_or_else(|| Err(ConnectFailure::new(Errno::CANCELED, "the client went")))
     }
 }
 
 /// Returns the destination of a request.
-fn destination(uri: &Uri, port: Option<u16>) -> Option<Destination> {
+fn destination(uri: &Uri, port: Option<u16>) -> Option<OnrampDestination> {
     let authority = uri.authority()?;
     // CONNECT requires a port (RFC 9110, section 9.3.6).
     let port = match authority.port() {
         Some(port) => port.as_str().parse().ok().filter(|&port| port != 0)?,
         None => port?,
     };
-    Some(Destination::of(Endpoint::new(
+    Some(OnrampDestination::from_endpoint(Endpoint::new(
         Host::parse(authority.host()).ok()?,
         port,
     )))
 }
 
 /// Returns the answer for a failed connection: a status, and the reason as an RFC 9209 error.
-fn refused(failed: &Failed) -> Answer {
+fn failure_answer(failed: &ConnectFailure) -> HttpAnswer {
     let (status, error) = match failed.errno {
         Errno::ACCESS | Errno::PERM => (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
         Errno::CONNREFUSED => (StatusCode::BAD_GATEWAY, "connection_refused"),
@@ -239,14 +239,14 @@ fn refused(failed: &Failed) -> Answer {
         Errno::AGAIN => (StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached"),
         _ => (StatusCode::BAD_GATEWAY, "proxy_internal_error"),
     };
-    let mut answer = text(status, format!("{failed}\n"));
+    let mut answer = text_answer(status, format!("{failed}\n"));
     if let Ok(value) = HeaderValue::from_str(&format!("{PSEUDONYM}; error={error}")) {
         answer.headers_mut().insert("proxy-status", value);
     }
     answer
 }
 
-fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+fn text_answer(status: StatusCode, text: impl Into<Bytes>) -> HttpAnswer {
     let mut answer = Response::new(
         Full::new(text.into())
             .map_err(|never| match never {})
@@ -258,7 +258,7 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     answer
 }
 
-fn empty() -> Body {
+fn empty_body() -> Body {
     Full::new(Bytes::new())
         .map_err(|never| match never {})
         .boxed()
@@ -278,11 +278,11 @@ mod tests {
             Some("[2001:db8::1]:443")
         );
         assert_eq!(
-            to("http://h.example/a", Some(PORT)).as_deref(),
+            to("http://h.example/a", Some(DEFAULT_HTTP_PORT)).as_deref(),
             Some("h.example:80")
         );
         assert_eq!(
-            to("http://u:p@h.example:8080/", Some(PORT)).as_deref(),
+            to("http://u:p@h.example:8080/", Some(DEFAULT_HTTP_PORT)).as_deref(),
             Some("h.example:8080")
         );
         for none in ["h.example", "/a", "h.example:0", "h.example:99999"] {
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn credentials() {
-        let read = |text: &str| basic(text.as_bytes());
+        let read = |text: &str| decode_basic(text.as_bytes());
         assert_eq!(
             read("Basic bWU6d29yZA=="),
             Some((b"me".to_vec(), b"word".to_vec()))

@@ -40,16 +40,16 @@ mod table;
 mod unix;
 mod waiting;
 
-pub use config::{Forward, Guests, Login, OnrampConfig};
-pub use destination::{Destination, Wish};
-pub use destinations::Destinations;
+pub use config::{Forward, GuestPolicy, OnrampConfig, ProxyLogin};
+pub use destination::{OnrampDestination, SessionWish};
+pub use destinations::DestinationMemory;
 pub use error::OnrampError;
-pub use onramp::{Onramp, Places};
-pub use status::status;
-pub use unix::answers;
+pub use onramp::{Onramp, OnrampAddresses};
+pub use status::request_status;
+pub use unix::has_listener;
 
 /// Time for which a program on this machine may leave its data unread. A stopped program is not
 /// dead, and the kernel reports dead ones.
 const PROGRAM_UNACKNOWLEDGED: Duration = Duration::from_secs(24 * 3600);
 /// Pause after an accept that failed for lack of descriptors or memory.
-const RETRY: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);

@@ -6,23 +6,23 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use longhaul_hop::{Conn, Payer, Phase, Phases};
-use longhaul_proto::{PublicKey, Service};
-use longhaul_ramp::Reply;
+use longhaul_hop::{Conn, Payer, Phase, PhaseReceiver};
+use longhaul_proto::{PublicKey, ServiceName};
+use longhaul_ramp::RampReply;
 use longhaul_session::{Error, ListenOptions, Listener, Session};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio_seqpacket::UnixSeqpacket;
 use tokio_seqpacket::ancillary::AncillaryMessageWriter;
 
-use crate::asker::Asker;
-use crate::destination::{Destination, Wish};
-use crate::engine::{Opened, Request};
+use crate::asker::OnrampClient;
+use crate::destination::{OnrampDestination, SessionWish};
+use crate::engine::{ConnectionRequest, OpenedConnection};
 use crate::exit::Exit;
-use crate::failure::Failed;
-use crate::metrics::Outcome;
-use crate::unix::{Programs, refuse, report};
-use crate::waiting::KnownPeer;
+use crate::failure::ConnectFailure;
+use crate::metrics::ConnectionOutcome;
+use crate::unix::{ProgramsState, refuse, report};
+use crate::waiting::PeerRegistration;
 
 /// Name of this entry in the log.
 const ENTRY: &str = "session";
@@ -31,23 +31,23 @@ const ANCILLARY_BYTES: usize = 64;
 
 /// Accepts sessions until the program closes its socket.
 pub(crate) async fn serve(
-    programs: &Arc<Programs>,
+    programs: &Arc<ProgramsState>,
     socket: &Arc<UnixSeqpacket>,
     at: SocketAddr,
-    mut phases: Phases,
+    mut phases: PhaseReceiver,
 ) {
     let listener = match listen(programs, at).await {
         Ok(listener) => listener,
         Err(failed) => return refuse(socket, &failed).await,
     };
     let at = listener.local_addr();
-    let payer = Some(Asker::Machine.payer());
+    let payer = Some(OnrampClient::Machine.payer());
     let events = &programs.engine.events;
     events.log(
         payer,
         |left_out| tracing::info!(%at, left_out, "takes sessions for a program"),
     );
-    report(socket, Reply::Listening { at }).await;
+    report(socket, RampReply::Listening { at }).await;
     let mut nothing = [0; 1];
     loop {
         let session = tokio::select! {
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
             // Further messages have no meaning, and the end of the stream means that the program
             // stopped listening.
             _ = socket.recv(&mut nothing) => break,
-            () = phases.reached(Phase::Draining) => break,
+            () = phases.wait_until(Phase::Draining) => break,
         };
         match session {
             Ok(session) => hand_over(programs, socket, session, &phases).await,
@@ -68,36 +68,36 @@ pub(crate) async fn serve(
     );
 }
 
-async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Failed> {
+async fn listen(programs: &Arc<ProgramsState>, at: SocketAddr) -> Result<Listener, ConnectFailure> {
     let peers = Arc::clone(&programs.peers);
     let options = ListenOptions::new(
         at,
         Arc::clone(&programs.engine.identity),
-        Arc::new(move |key: &PublicKey| peers.may(key)),
-        vec![Service::STREAM],
+        Arc::new(move |key: &PublicKey| peers.is_authorised(key)),
+        vec![ServiceName::STREAM],
     );
     Listener::bind(options).await.map_err(|error| match &error {
-        Error::Listen { source, .. } => Failed {
-            what: error.to_string(),
-            ..Failed::direct(source)
+        Error::Listen { source, .. } => ConnectFailure {
+            description: error.to_string(),
+            ..ConnectFailure::from_io(source)
         },
-        _ => Failed::new(Errno::INVAL, error.to_string()),
+        _ => ConnectFailure::new(Errno::INVAL, error.to_string()),
     })
 }
 
 /// Passes the program a socket that is connected to the session. A session that cannot be handed
 /// over is reset.
 async fn hand_over(
-    programs: &Arc<Programs>,
+    programs: &Arc<ProgramsState>,
     socket: &UnixSeqpacket,
     session: Session,
-    phases: &Phases,
+    phases: &PhaseReceiver,
 ) {
     let info = session.info();
     let (Some(peer), key) = (info.first_hop, *info.peer.as_bytes()) else {
         return;
     };
-    let Ok(place) = programs.engine.place() else {
+    let Ok(place) = programs.engine.take_permit() else {
         programs
             .engine
             .events
@@ -109,7 +109,7 @@ async fn hand_over(
             });
         return;
     };
-    let (own, theirs, local) = match pair() {
+    let (own, theirs, local) = match connected_pair() {
         Ok(pair) => pair,
         Err(error) => {
             programs
@@ -124,39 +124,46 @@ async fn hand_over(
             return;
         }
     };
-    let request = Request::new(
+    let request = ConnectionRequest::new(
         ENTRY,
-        Asker::Machine,
-        Destination::at(peer),
-        Wish {
+        OnrampClient::Machine,
+        OnrampDestination::from_address(peer),
+        SessionWish {
             purpose: info.purpose.clone(),
-            ..Wish::default()
+            ..SessionWish::default()
         },
     );
-    let known = programs.waiting.leads(local, peer);
-    let accepted = Reply::Accepted {
+    let known = programs.waiting.register_peer(local, peer);
+    let accepted = RampReply::Accepted {
         peer,
         key,
         local: session.local_address(),
     };
-    if give(socket, accepted, &theirs).await.is_err() {
+    if send_descriptor(socket, accepted, &theirs).await.is_err() {
         return;
     }
     drop(theirs);
-    programs.engine.metrics.count(ENTRY, Outcome::Route);
+    programs
+        .engine
+        .metrics
+        .count(ENTRY, ConnectionOutcome::Route);
     let (programs, phases) = (Arc::clone(programs), phases.clone());
-    let opened = Opened {
+    let opened = OpenedConnection {
         exit: Exit::Session(Box::new(session)),
     };
     tokio::spawn(async move {
-        let _held: (KnownPeer, _, Phases) = (known, place, phases);
+        let _held: (PeerRegistration, _, PhaseReceiver) = (known, place, phases);
         programs.engine.carry(&request, own, opened, &[]).await;
     });
 }
 
-async fn give(socket: &UnixSeqpacket, reply: Reply<'_>, descriptor: &OwnedFd) -> io::Result<()> {
+async fn send_descriptor(
+    socket: &UnixSeqpacket,
+    reply: RampReply<'_>,
+    descriptor: &OwnedFd,
+) -> io::Result<()> {
     let bytes = reply.encode();
-    let bytes = bytes.finished().map_err(io::Error::other)?;
+    let bytes = bytes.finish().map_err(io::Error::other)?;
     let mut room = [0; ANCILLARY_BYTES];
     let mut ancillary = AncillaryMessageWriter::new(&mut room);
     ancillary
@@ -170,7 +177,7 @@ async fn give(socket: &UnixSeqpacket, reply: Reply<'_>, descriptor: &OwnedFd) ->
 
 /// Returns two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for
 /// a program, with its address.
-fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
+fn connected_pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     use rustix::net::{bind, connect, getsockname, listen, socket_with};
     let new = |flags| {
         socket_with(

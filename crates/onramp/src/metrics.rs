@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// Outcome of a requested connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub(crate) enum ConnectionOutcome {
     /// Direct: made here, or left to the program.
     Direct,
     /// Carried by a session.
@@ -23,12 +23,12 @@ pub(crate) enum Outcome {
 
 /// All counters of an on-ramp.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct OnrampMetrics {
     registry: Registry,
     /// Copy of [`Self::listed`] from when the page was last rendered.
     connections: Family<[(&'static str, &'static str); 2], Counter>,
     /// Number of requested connections, by entry and outcome.
-    listed: Mutex<BTreeMap<(&'static str, Outcome), u64>>,
+    listed: Mutex<BTreeMap<(&'static str, ConnectionOutcome), u64>>,
     pub(crate) carried: Gauge,
     sent: Counter,
     received: Counter,
@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
     reloads: Family<[(&'static str, &'static str); 1], Counter>,
 }
 
-impl Outcome {
+impl ConnectionOutcome {
     /// Returns a short stable word.
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Outcome {
     }
 }
 
-impl Metrics {
+impl OnrampMetrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("longhaul_onramp");
         let bytes = Family::<[(&'static str, &'static str); 1], Counter>::default();
@@ -94,11 +94,16 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn count(&self, entry: &'static str, outcome: Outcome) {
+    pub(crate) fn count(&self, entry: &'static str, outcome: ConnectionOutcome) {
         self.count_many(entry, outcome, 1);
     }
 
-    pub(crate) fn count_many(&self, entry: &'static str, outcome: Outcome, connections: u64) {
+    pub(crate) fn count_many(
+        &self,
+        entry: &'static str,
+        outcome: ConnectionOutcome,
+        connections: u64,
+    ) {
         let mut listed = self.listed.lock();
         let counted = listed.entry((entry, outcome)).or_default();
         *counted = counted.saturating_add(connections);
@@ -114,7 +119,7 @@ impl Metrics {
     }
 
     /// Returns the number of requested connections, by entry and outcome.
-    pub(crate) fn connections(&self) -> BTreeMap<(&'static str, Outcome), u64> {
+    pub(crate) fn connections(&self) -> BTreeMap<(&'static str, ConnectionOutcome), u64> {
         self.listed.lock().clone()
     }
 
@@ -139,10 +144,10 @@ mod tests {
 
     #[test]
     fn the_page_shows_the_counters() {
-        let metrics = Metrics::new();
-        metrics.count("socks", Outcome::Route);
-        metrics.count("socks", Outcome::Route);
-        metrics.count("program", Outcome::Direct);
+        let metrics = OnrampMetrics::new();
+        metrics.count("socks", ConnectionOutcome::Route);
+        metrics.count("socks", ConnectionOutcome::Route);
+        metrics.count("program", ConnectionOutcome::Direct);
         metrics.carried.inc();
         metrics.moved(7, 9);
         metrics.reloaded("loaded");
@@ -159,6 +164,9 @@ mod tests {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
         }
         assert!(page.ends_with("# EOF\n"), "{page}");
-        assert_eq!(metrics.connections()[&("socks", Outcome::Route)], 2);
+        assert_eq!(
+            metrics.connections()[&("socks", ConnectionOutcome::Route)],
+            2
+        );
     }
 }

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Gate, GateLimits, Life, Phases};
-use longhaul_metrics::Page;
+use longhaul_hop::{ConnectionGate, GateLimits, PhaseReceiver, ServiceLife};
+use longhaul_metrics::MetricsPage;
 use longhaul_policy::OwnAddressReader;
 use tokio::task::JoinSet;
 
-use crate::config::{Guests, OnrampConfig};
-use crate::door::{Door, Guest};
+use crate::config::{GuestPolicy, OnrampConfig};
+use crate::door::{AcceptLoop, AcceptedConnection};
 use crate::engine::Engine;
 use crate::error::OnrampError;
-use crate::metrics::Metrics;
-use crate::peers::Peers;
-use crate::table::Table;
-use crate::unix::{Programs, Socket};
-use crate::waiting::WaitingRoom;
+use crate::metrics::OnrampMetrics;
+use crate::peers::AuthorisedKeys;
+use crate::table::ReloadingTable;
+use crate::unix::{ProgramSocket, ProgramsState};
+use crate::waiting::ProgramListeners;
 use crate::{forward, http, socks};
 
 /// A running on-ramp. Dropping it ends it at once and resets its connections.
@@ -28,14 +28,14 @@ use crate::{forward, http, socks};
 pub struct Onramp {
     entries: JoinSet<()>,
     engine: Arc<Engine>,
-    life: Life,
+    life: ServiceLife,
     drain: Duration,
-    places: Places,
+    places: OnrampAddresses,
 }
 
 /// Addresses of a running on-ramp, with the actual ports if port 0 was requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct OnrampAddresses {
     /// Path of the Unix socket.
     pub socket: Option<PathBuf>,
     /// Addresses of the SOCKS proxy.
@@ -59,10 +59,10 @@ impl Onramp {
     /// [`OnrampError`], which names the resource that is not available. Once it runs, a failure
     /// affects only its own connection.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
-        let (life, phases) = Life::begin();
-        let metrics = Arc::new(Metrics::new());
-        let table = Table::open(&config.routes, config.author, Arc::clone(&metrics))?;
-        let peers = Arc::new(Peers::new(
+        let (life, phases) = ServiceLife::start();
+        let metrics = Arc::new(OnrampMetrics::new());
+        let table = ReloadingTable::open(&config.routes, config.author, Arc::clone(&metrics))?;
+        let peers = Arc::new(AuthorisedKeys::new(
             config.authorized_keys.clone(),
             config.identity.public(),
         ));
@@ -72,46 +72,52 @@ impl Onramp {
             verified: config.connections,
             ..GateLimits::default()
         };
-        let mut opening = Opening {
+        let mut opening = EntryOpener {
             engine: Arc::clone(&engine),
             guests: Arc::new(config.guests.clone()),
-            gate: Gate::new(limits),
+            gate: ConnectionGate::new(limits),
             phases: phases.clone(),
             entries: JoinSet::new(),
         };
-        let mut places = Places::default();
+        let mut places = OnrampAddresses::default();
         for &address in &config.socks {
             places
                 .socks
-                .push(opening.proxy(socks::ENTRY, address, socks::serve)?);
+                .push(opening.open_proxy(socks::ENTRY, address, socks::serve)?);
         }
         for &address in &config.http {
             places
                 .http
-                .push(opening.proxy(http::ENTRY, address, http::serve)?);
+                .push(opening.open_proxy(http::ENTRY, address, http::serve)?);
         }
         for forward in &config.forwards {
             let to = forward.clone();
             let serve = move |guest| forward::serve(guest, to.clone());
-            let at = opening.door(forward::FORWARD, forward.listen, |_| Ok(()), serve)?;
-            opening.warn_of_guests(forward::FORWARD, at);
+            let at = opening.open_entry(forward::FORWARD, forward.listen, |_| Ok(()), serve)?;
+            opening.warn_if_open(forward::FORWARD, at);
             places.forwards.push(at);
         }
         for &address in &config.redirect {
-            let at = opening.door(forward::REDIRECT, address, |_| Ok(()), forward::redirected)?;
+            let at = opening.open_entry(
+                forward::REDIRECT,
+                address,
+                |_| Ok(()),
+                forward::serve_redirected,
+            )?;
             places.redirect.push(at);
         }
         for &address in &config.tproxy {
-            let prepare = |listener: BorrowedFd<'_>| forward::let_take_any(listener, address);
-            let at = opening.door(forward::TPROXY, address, prepare, forward::handed_over)?;
+            let prepare = |listener: BorrowedFd<'_>| forward::set_transparent(listener, address);
+            let at =
+                opening.open_entry(forward::TPROXY, address, prepare, forward::serve_tproxy)?;
             places.tproxy.push(at);
         }
         // Opened last, so that an earlier failure does not leave a socket that answers for a
         // moment.
         if let Some(path) = &config.socket {
-            let socket = Socket::open(path)?;
-            let waiting = WaitingRoom::open(&mut opening.entries)?;
-            let programs = Arc::new(Programs::new(Arc::clone(&engine), waiting, peers));
+            let socket = ProgramSocket::open(path)?;
+            let waiting = ProgramListeners::open(&mut opening.entries)?;
+            let programs = Arc::new(ProgramsState::new(Arc::clone(&engine), waiting, peers));
             places.socket = Some(path.clone());
             opening.entries.spawn(socket.serve(programs, phases));
         }
@@ -124,7 +130,7 @@ impl Onramp {
             let listener = longhaul_metrics::listen(address).map_err(failed)?;
             places.metrics = Some(listener.local_addr().map_err(failed)?);
             let counted = Arc::clone(&engine);
-            let page = Page::new(move || {
+            let page = MetricsPage::new(move || {
                 counted
                     .metrics
                     .page(counted.table().current().rules().len())
@@ -142,7 +148,7 @@ impl Onramp {
 
     /// Returns the addresses it listens on.
     #[must_use]
-    pub const fn places(&self) -> &Places {
+    pub const fn addresses(&self) -> &OnrampAddresses {
         &self.places
     }
 
@@ -167,30 +173,30 @@ impl Onramp {
         // Also closes their listeners and removes the socket's file.
         entries.shutdown().await;
         let late = || tracing::warn!("the time to finish is over: what is left is reset");
-        life.end(drain, late).await;
+        life.finish(drain, late).await;
     }
 }
 
 /// Entries that are being opened.
-struct Opening {
+struct EntryOpener {
     engine: Arc<Engine>,
-    guests: Arc<Guests>,
+    guests: Arc<GuestPolicy>,
     /// Shared by all entries over TCP. Programs at the Unix socket have separate permits.
-    gate: Arc<Gate>,
-    phases: Phases,
+    gate: Arc<ConnectionGate>,
+    phases: PhaseReceiver,
     entries: JoinSet<()>,
 }
 
-impl Opening {
+impl EntryOpener {
     /// Opens an entry over TCP, and returns its address.
-    fn door<F: Future<Output = ()> + Send + 'static>(
+    fn open_entry<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         entry: &'static str,
         address: SocketAddr,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection) -> F + Send + Sync + 'static,
     ) -> Result<SocketAddr, OnrampError> {
-        let door = Door::open(
+        let door = AcceptLoop::open(
             entry,
             address,
             &self.engine,
@@ -199,29 +205,29 @@ impl Opening {
             &self.phases,
             prepare,
         )?;
-        let at = door.at();
+        let at = door.address();
         self.entries.spawn(door.serve(serve));
         Ok(at)
     }
 
     /// Opens an entry whose clients name their destination.
-    fn proxy<F: Future<Output = ()> + Send + 'static>(
+    fn open_proxy<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         entry: &'static str,
         address: SocketAddr,
-        serve: impl Fn(Guest) -> F + Send + Sync + 'static,
+        serve: impl Fn(AcceptedConnection) -> F + Send + Sync + 'static,
     ) -> Result<SocketAddr, OnrampError> {
-        if self.guests.leave_open(address) {
+        if self.guests.is_open_at(address) {
             return Err(OnrampError::Open { address, entry });
         }
-        let at = self.door(entry, address, |_| Ok(()), serve)?;
+        let at = self.open_entry(entry, address, |_| Ok(()), serve)?;
         if !at.ip().is_loopback() && self.guests.login.is_some() {
             tracing::warn!(entry, %at, "passwords come in unencrypted here");
         }
         Ok(at)
     }
 
-    fn warn_of_guests(&self, entry: &'static str, at: SocketAddr) {
+    fn warn_if_open(&self, entry: &'static str, at: SocketAddr) {
         if !at.ip().is_loopback() && self.guests.networks.is_empty() {
             tracing::warn!(
                 entry, %at,

@@ -13,20 +13,20 @@ use crate::file_stamp::FileStamp;
 
 /// Keys that may have sessions with programs here.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub(crate) struct AuthorisedKeys {
     file: PathBuf,
     own: PublicKey,
-    read: Mutex<Read>,
+    read: Mutex<LoadedKeys>,
 }
 
 /// Content of the file, and its stamp when it was read.
 #[derive(Debug, Default)]
-struct Read {
+struct LoadedKeys {
     stamp: FileStamp,
     keys: Vec<PublicKey>,
 }
 
-impl Peers {
+impl AuthorisedKeys {
     pub(crate) fn new(file: PathBuf, own: PublicKey) -> Self {
         Self {
             file,
@@ -39,7 +39,7 @@ impl Peers {
     ///
     /// If the file has a mistake, only the user's own key may. If others may write the file, its
     /// previous content applies.
-    pub(crate) fn may(&self, key: &PublicKey) -> bool {
+    pub(crate) fn is_authorised(&self, key: &PublicKey) -> bool {
         if *key == self.own {
             return true;
         }
@@ -66,7 +66,7 @@ impl Peers {
                 tracing::error!("nobody but this user may connect to programs here: {problem}");
                 Vec::new()
             });
-            *read = Read { stamp, keys };
+            *read = LoadedKeys { stamp, keys };
         }
         read.keys.contains(key)
     }
@@ -96,12 +96,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("authorized_keys");
         let key = |number| PublicKey::from_bytes([number; 32]);
-        let may = |peers: &Peers| [1, 2, 3].map(|number| peers.may(&key(number)));
-        let peers = Peers::new(file.clone(), key(1));
+        let may =
+            |peers: &AuthorisedKeys| [1, 2, 3].map(|number| peers.is_authorised(&key(number)));
+        let peers = AuthorisedKeys::new(file.clone(), key(1));
         assert_eq!(may(&peers), [true, false, false]);
         std::fs::write(&file, format!("# friends\n\n{} of hers\n", key(2))).unwrap();
         assert_eq!(may(&peers), [true, true, false]);
-        let fresh = Peers::new(file.clone(), key(1));
+        let fresh = AuthorisedKeys::new(file.clone(), key(1));
         std::fs::write(&file, format!("{}\nkey\n", key(3))).unwrap();
         assert_eq!(may(&fresh), [true, false, false]);
         let problem = parse("\nkey\n", &file).unwrap_err();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_ramp::{MAX_MESSAGE, MAX_STATUS_PART, Reply, Request};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, MAX_STATUS_PART_BYTES, RampReply, RampRequest};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use crate::engine::Engine;
 
 /// Time limit for the answer.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of reported destinations, and of hosts; the latest ones.
 const MAX_REPORTED: usize = 256;
 /// Maximum size of an answer, in bytes.
-const MAX_STATUS: usize = 1024 * 1024;
+const MAX_STATUS_BYTES: usize = 1024 * 1024;
 
 impl Engine {
     /// Returns the connections by entry and outcome, the table in force, and the knowledge of
@@ -33,9 +33,9 @@ impl Engine {
                 json!({ "entry": entry, "outcome": outcome.word(), "count": count })
             })
             .collect();
-        let table = self.table().reported();
+        let table = self.table().report();
         let now = self.now();
-        let (hosts, destinations) = self.memory().reported(now, MAX_REPORTED);
+        let (hosts, destinations) = self.memory().report(now, MAX_REPORTED);
         let hosts: Vec<Value> = hosts
             .into_iter()
             .map(|(address, rtt, met)| {
@@ -75,10 +75,10 @@ impl Engine {
 }
 
 /// Splits a text into parts that each fit into a reply. None is empty unless the text is.
-pub(crate) fn parts(mut text: &str) -> Vec<&str> {
+pub(crate) fn split_parts(mut text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     loop {
-        let (part, rest) = text.split_at(text.floor_char_boundary(MAX_STATUS_PART));
+        let (part, rest) = text.split_at(text.floor_char_boundary(MAX_STATUS_PART_BYTES));
         parts.push(part);
         text = rest;
         if text.is_empty() {
@@ -91,7 +91,7 @@ pub(crate) fn parts(mut text: &str) -> Vec<&str> {
 ///
 /// # Errors
 /// If nobody answers, or no compatible on-ramp.
-pub fn status(path: &Path) -> io::Result<String> {
+pub fn request_status(path: &Path) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -99,24 +99,26 @@ pub fn status(path: &Path) -> io::Result<String> {
         None,
     )?;
     for timeout in [Timeout::Send, Timeout::Recv] {
-        set_socket_timeout(&socket, timeout, Some(ANSWERS_WITHIN))?;
+        set_socket_timeout(&socket, timeout, Some(ANSWER_TIMEOUT))?;
     }
     connect(&socket, &SocketAddrUnix::new(path)?)?;
-    let bytes = Request::Status.encode();
+    let bytes = RampRequest::Status.encode();
     send(
         &socket,
-        bytes.finished().map_err(io::Error::other)?,
+        bytes.finish().map_err(io::Error::other)?,
         SendFlags::NOSIGNAL,
     )?;
     let mut text = String::new();
-    while text.len() <= MAX_STATUS {
-        let mut packet = [0; MAX_MESSAGE];
+    while text.len() <= MAX_STATUS_BYTES {
+        let mut packet = [0; MAX_MESSAGE_BYTES];
         let (_, length) = recv(&socket, &mut packet, RecvFlags::TRUNC)?;
         if length == 0 {
             break;
         }
-        match Reply::decode(packet.get(..length).unwrap_or_default()).map_err(io::Error::other)? {
-            Reply::Status { part, more } => {
+        match RampReply::decode(packet.get(..length).unwrap_or_default())
+            .map_err(io::Error::other)?
+        {
+            RampReply::Status { part, more } => {
                 text.push_str(part);
                 if !more {
                     return Ok(text);
@@ -136,14 +138,14 @@ mod tests {
 
     #[test]
     fn parts_are_whole_and_fit() {
-        assert_eq!(parts(""), [""]);
+        assert_eq!(split_parts(""), [""]);
         let text = "äb".repeat(5000);
-        let parts = parts(&text);
+        let parts = split_parts(&text);
         assert!(
             parts.len() > 3
                 && parts
                     .iter()
-                    .all(|part| !part.is_empty() && part.len() <= MAX_STATUS_PART)
+                    .all(|part| !part.is_empty() && part.len() <= MAX_STATUS_PART_BYTES)
         );
         assert_eq!(parts.concat(), text);
     }

@@ -10,25 +10,25 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::file_stamp::FileStamp;
-use crate::metrics::Metrics;
+use crate::metrics::OnrampMetrics;
 
 /// Minimum interval between checks of the file.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The rules, and the file that contains them.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ReloadingTable {
     file: PathBuf,
     author: Author,
     state: Mutex<State>,
     /// Signals that the rules have changed.
     changes: watch::Sender<()>,
-    metrics: Arc<Metrics>,
+    metrics: Arc<OnrampMetrics>,
 }
 
 /// Facts about a table, for a report.
 #[derive(Debug)]
-pub(crate) struct Reported {
+pub(crate) struct TableReport {
     pub(crate) file: PathBuf,
     pub(crate) rules: usize,
     pub(crate) age: Duration,
@@ -46,15 +46,15 @@ struct State {
     looked: Instant,
 }
 
-impl Table {
+impl ReloadingTable {
     /// Loads the file. A missing file has no rules.
     pub(crate) fn open(
         file: &Path,
         author: Author,
-        metrics: Arc<Metrics>,
+        metrics: Arc<OnrampMetrics>,
     ) -> Result<Self, RoutesError> {
         let stamp = FileStamp::read(file);
-        let rules = Arc::new(RouteTable::load_by(file, author)?);
+        let rules = Arc::new(RouteTable::load_as(file, author)?);
         Ok(Self {
             file: file.to_owned(),
             author,
@@ -71,10 +71,10 @@ impl Table {
     }
 
     /// Returns facts about the table, for a report.
-    pub(crate) fn reported(&self) -> Reported {
+    pub(crate) fn report(&self) -> TableReport {
         let rules = self.current().rules().len();
         let state = self.state.lock();
-        Reported {
+        TableReport {
             file: self.file.clone(),
             rules,
             age: state.read.elapsed(),
@@ -84,14 +84,14 @@ impl Table {
 
     /// Returns a receiver that is notified when the rules change. A changed file is noticed only
     /// when the rules are next requested.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
     /// Returns the rules in force.
     pub(crate) fn current(&self) -> Arc<RouteTable> {
         let mut state = self.state.lock();
-        if state.looked.elapsed() >= LOOK_EVERY {
+        if state.looked.elapsed() >= FILE_CHECK_INTERVAL {
             state.looked = Instant::now();
             let found = FileStamp::read(&self.file);
             if found != state.stamp {
@@ -110,7 +110,7 @@ impl Table {
     }
 
     fn load(&self, state: &mut State) {
-        match RouteTable::load_by(&self.file, self.author) {
+        match RouteTable::load_as(&self.file, self.author) {
             Ok(rules) => {
                 tracing::info!(
                     rules = rules.rules().len(),
@@ -138,7 +138,8 @@ mod tests {
     fn a_changed_file_is_reloaded_unless_invalid() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
-        let table = Table::open(&file, Author::User, Arc::new(Metrics::new())).unwrap();
+        let table =
+            ReloadingTable::open(&file, Author::User, Arc::new(OnrampMetrics::new())).unwrap();
         assert!(table.current().rules().is_empty(), "no file, no rules");
         let rule = "[[route]]\nto = [\"a.example\"]\n";
         std::fs::write(&file, rule).unwrap();
@@ -149,13 +150,13 @@ mod tests {
         assert_eq!(table.current().rules().len(), 1, "the old one stays");
         assert!(
             table
-                .reported()
+                .report()
                 .problem
                 .is_some_and(|problem| problem.contains("routes.toml:1"))
         );
         // Simulates that a second has passed.
         std::fs::write(&file, rule.repeat(2)).unwrap();
-        table.state.lock().looked -= LOOK_EVERY;
+        table.state.lock().looked -= FILE_CHECK_INTERVAL;
         assert_eq!(table.current().rules().len(), 2);
     }
 }

@@ -9,27 +9,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_config::home;
-use longhaul_hop::{Conn, Phase, Phases};
+use longhaul_hop::{Conn, Phase, PhaseReceiver};
 use longhaul_proto::PublicKey;
-use longhaul_ramp::{Ask, MAX_MESSAGE, Reply};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RouteQuery};
 use rustix::io::Errno;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tokio_seqpacket::{UnixSeqpacket, UnixSeqpacketListener};
 
-use crate::asker::Asker;
-use crate::destination::{Destination, Wish};
-use crate::engine::{Engine, Opened, Plan, PlannedExit, Request};
+use crate::asker::OnrampClient;
+use crate::destination::{OnrampDestination, SessionWish};
+use crate::engine::{ConnectionPlan, ConnectionRequest, Engine, OpenedConnection, PlannedExit};
 use crate::error::OnrampError;
-use crate::failure::Failed;
+use crate::failure::ConnectFailure;
 use crate::listening;
-use crate::metrics::Outcome;
-use crate::peers::Peers;
+use crate::metrics::ConnectionOutcome;
+use crate::peers::AuthorisedKeys;
 use crate::route::NamedRoute;
-use crate::status::parts;
-use crate::table::{LOOK_EVERY, Table};
-use crate::waiting::WaitingRoom;
+use crate::status::split_parts;
+use crate::table::{FILE_CHECK_INTERVAL, ReloadingTable};
+use crate::waiting::ProgramListeners;
 
 /// Name of this entry in the log.
 const ENTRY: &str = "program";
@@ -37,11 +37,11 @@ const ENTRY: &str = "program";
 const MAX_SOCKET_PATH: usize = 107;
 /// Maximum number of program connections to the socket: each process may keep one for its
 /// questions.
-const MAX_CONVERSATIONS: usize = 16_384;
+const MAX_PROGRAM_CONNECTIONS: usize = 16_384;
 /// Maximum number of unused tickets of one program. Beyond it, the oldest ones become invalid.
 const MAX_TICKETS: usize = 64;
 /// Maximum fill bytes discarded by one read.
-const DISCARDED_AT_ONCE: usize = 16 * 1024;
+const DISCARD_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Time for which a program may remember that a destination is connected to directly.
 ///
@@ -51,35 +51,39 @@ const REMEMBER_FOR: Duration = Duration::from_secs(10);
 
 /// State shared by all programs' connections.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramsState {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) waiting: Arc<WaitingRoom>,
+    pub(crate) waiting: Arc<ProgramListeners>,
     /// Keys that may have sessions with listening programs.
-    pub(crate) peers: Arc<Peers>,
+    pub(crate) peers: Arc<AuthorisedKeys>,
     conversations: Arc<Semaphore>,
 }
 
-impl Programs {
-    pub(crate) fn new(engine: Arc<Engine>, waiting: Arc<WaitingRoom>, peers: Arc<Peers>) -> Self {
+impl ProgramsState {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        waiting: Arc<ProgramListeners>,
+        peers: Arc<AuthorisedKeys>,
+    ) -> Self {
         Self {
             engine,
             waiting,
             peers,
-            conversations: Arc::new(Semaphore::new(MAX_CONVERSATIONS)),
+            conversations: Arc::new(Semaphore::new(MAX_PROGRAM_CONNECTIONS)),
         }
     }
 }
 
 /// The socket and its file, which is removed with it.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct ProgramSocket {
     listener: UnixSeqpacketListener,
     path: PathBuf,
     /// Identity of the created file, so that another on-ramp's file is left alone.
     made: Option<(u64, u64)>,
 }
 
-impl Socket {
+impl ProgramSocket {
     /// Creates the socket in a directory for this user only. Must be called within a tokio runtime.
     pub(crate) fn open(path: &Path) -> Result<Self, OnrampError> {
         let failed = |source| OnrampError::Socket {
@@ -102,7 +106,7 @@ impl Socket {
                 directory: directory.to_owned(),
             });
         }
-        if answers(path) {
+        if has_listener(path) {
             return Err(OnrampError::Running {
                 path: path.to_owned(),
             });
@@ -117,12 +121,12 @@ impl Socket {
         Ok(Self {
             listener,
             path: path.to_owned(),
-            made: file(path),
+            made: file_identity(path),
         })
     }
 
     /// Answers programs until it is dropped.
-    pub(crate) async fn serve(mut self, programs: Arc<Programs>, phases: Phases) {
+    pub(crate) async fn serve(mut self, programs: Arc<ProgramsState>, phases: PhaseReceiver) {
         let own = rustix::process::getuid().as_raw();
         loop {
             let socket = match self.listener.accept().await {
@@ -131,7 +135,7 @@ impl Socket {
                     programs.engine.events.log(None, |left_out| {
                         tracing::warn!(%error, left_out, "cannot accept programs for the moment");
                     });
-                    tokio::time::sleep(crate::RETRY).await;
+                    tokio::time::sleep(crate::ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             };
@@ -154,13 +158,13 @@ impl Socket {
                 // Closed: the program continues as if there were no on-ramp.
                 continue;
             };
-            let program = Program {
+            let program = ProgramConnection {
                 programs: Arc::clone(&programs),
                 socket: Arc::new(socket),
                 tickets: HashMap::new(),
                 next_ticket: 1,
                 remembers_until: None,
-                rules: programs.engine.table().changes(),
+                rules: programs.engine.table().subscribe(),
                 gone: watch::channel(false).0,
             };
             tokio::spawn(program.serve(place, phases.clone()));
@@ -168,22 +172,22 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for ProgramSocket {
     fn drop(&mut self) {
-        if self.made.is_some() && file(&self.path) == self.made {
+        if self.made.is_some() && file_identity(&self.path) == self.made {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-fn file(path: &Path) -> Option<(u64, u64)> {
+fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
 /// Returns true if any process listens on this socket.
 #[must_use]
-pub fn answers(path: &Path) -> bool {
+pub fn has_listener(path: &Path) -> bool {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
     };
@@ -199,10 +203,10 @@ pub fn answers(path: &Path) -> bool {
 
 /// One connection of a program. It serves one attempt to connect, one listener, or the questions of
 /// a process.
-struct Program {
-    programs: Arc<Programs>,
+struct ProgramConnection {
+    programs: Arc<ProgramsState>,
     socket: Arc<UnixSeqpacket>,
-    tickets: HashMap<u64, (Request, Plan)>,
+    tickets: HashMap<u64, (ConnectionRequest, ConnectionPlan)>,
     next_ticket: u64,
     /// Time until which the program may use a remembered answer.
     remembers_until: Option<Instant>,
@@ -212,19 +216,19 @@ struct Program {
     gone: watch::Sender<bool>,
 }
 
-impl Program {
-    async fn serve(mut self, _place: OwnedSemaphorePermit, mut phases: Phases) {
-        let mut packet = vec![0; MAX_MESSAGE];
+impl ProgramConnection {
+    async fn serve(mut self, _place: OwnedSemaphorePermit, mut phases: PhaseReceiver) {
+        let mut packet = vec![0; MAX_MESSAGE_BYTES];
         loop {
             let table = self.programs.engine.table();
             let read = tokio::select! {
                 read = self.socket.recv(&mut packet) => read,
                 // Current attempts have their own tasks.
-                () = phases.reached(Phase::Draining) => return,
-                changed = changed(table, &mut self.rules, self.remembers_until) => {
+                () = phases.wait_until(Phase::Draining) => return,
+                changed = rules_changed(table, &mut self.rules, self.remembers_until) => {
                     self.remembers_until = None;
                     if changed {
-                        report(&self.socket, Reply::Forget).await;
+                        report(&self.socket, RampReply::Forget).await;
                     }
                     continue;
                 }
@@ -234,61 +238,65 @@ impl Program {
                 // The program has closed the socket, or its packet is invalid.
                 _ => break,
             };
-            let request = longhaul_ramp::Request::decode(packet.get(..length).unwrap_or_default());
+            let request =
+                longhaul_ramp::RampRequest::decode(packet.get(..length).unwrap_or_default());
             let request = match request {
                 Ok(request) => request,
                 Err(error) => {
-                    self.programs
-                        .engine
-                        .events
-                        .log(Some(Asker::Machine.payer()), |left_out| {
+                    self.programs.engine.events.log(
+                        Some(OnrampClient::Machine.payer()),
+                        |left_out| {
                             tracing::warn!(%error, left_out, "a program was not understood");
-                        });
+                        },
+                    );
                     break;
                 }
             };
             match request {
-                longhaul_ramp::Request::Ask(ask) => self.ask(&ask).await,
-                longhaul_ramp::Request::Begin {
+                longhaul_ramp::RampRequest::Ask(ask) => self.ask(&ask).await,
+                longhaul_ramp::RampRequest::Begin {
                     ticket,
                     local,
                     fill,
                 } => self.begin(ticket, local, fill, &phases).await,
-                longhaul_ramp::Request::Peer { local } => match self.programs.waiting.peer(local) {
-                    Some(address) => report(&self.socket, Reply::Peer { address }).await,
-                    None => {
-                        refuse(
-                            &self.socket,
-                            &Failed::new(
-                                Errno::NOTCONN,
-                                "no connection of this on-ramp has that address",
-                            ),
-                        )
-                        .await
+                longhaul_ramp::RampRequest::Peer { local } => {
+                    match self.programs.waiting.registered_peer(local) {
+                        Some(address) => report(&self.socket, RampReply::Peer { address }).await,
+                        None => {
+                            refuse(
+                                &self.socket,
+                                &ConnectFailure::new(
+                                    Errno::NOTCONN,
+                                    "no connection of this on-ramp has that address",
+                                ),
+                            )
+                            .await
+                        }
                     }
-                },
-                longhaul_ramp::Request::Measured {
+                }
+                longhaul_ramp::RampRequest::Measured {
                     address,
                     round_trip,
                 } => {
                     let rtt = Duration::from_micros(round_trip);
-                    self.programs.engine.measured(address, rtt);
+                    self.programs.engine.record_round_trip(address, rtt);
                 }
-                longhaul_ramp::Request::Remembered { connections } => {
-                    self.programs
-                        .engine
-                        .metrics
-                        .count_many(ENTRY, Outcome::Direct, connections);
+                longhaul_ramp::RampRequest::Remembered { connections } => {
+                    self.programs.engine.metrics.count_many(
+                        ENTRY,
+                        ConnectionOutcome::Direct,
+                        connections,
+                    );
                 }
-                longhaul_ramp::Request::Status => {
+                longhaul_ramp::RampRequest::Status => {
                     let text = self.programs.engine.status().to_string();
-                    let parts = parts(&text);
+                    let parts = split_parts(&text);
                     for (index, part) in parts.iter().enumerate() {
                         let more = index + 1 < parts.len();
-                        report(&self.socket, Reply::Status { part, more }).await;
+                        report(&self.socket, RampReply::Status { part, more }).await;
                     }
                 }
-                longhaul_ramp::Request::Listen { at } => {
+                longhaul_ramp::RampRequest::Listen { at } => {
                     return listening::serve(&self.programs, &self.socket, at, phases).await;
                 }
             }
@@ -296,8 +304,8 @@ impl Program {
         self.gone.send_replace(true);
     }
 
-    async fn ask(&mut self, ask: &Ask<'_>) {
-        let request = match asked(ask) {
+    async fn ask(&mut self, ask: &RouteQuery<'_>) {
+        let request = match to_request(ask) {
             Ok(request) => request,
             Err(failed) => return refuse(&self.socket, &failed).await,
         };
@@ -312,10 +320,10 @@ impl Program {
         }
         match plan.exit {
             PlannedExit::Direct => {
-                let measure = self.programs.engine.would_measure(&request.destination);
+                let measure = self.programs.engine.needs_round_trip(&request.destination);
                 // An answer that asks for a measurement must not be remembered.
                 let remember = (ask.remembers && !measure).then_some(REMEMBER_FOR);
-                let direct = Reply::Direct {
+                let direct = RampReply::Direct {
                     reason: &plan.reason,
                     measure,
                     remember: remember.and_then(|time| time.as_millis().try_into().ok()),
@@ -324,17 +332,27 @@ impl Program {
                 if let Some(time) = remember {
                     self.remembers_until = Some(Instant::now() + time);
                 }
-                self.programs.engine.metrics.count(ENTRY, Outcome::Direct);
+                self.programs
+                    .engine
+                    .metrics
+                    .count(ENTRY, ConnectionOutcome::Direct);
                 // Logged after the answer, so that the program does not wait for the log.
                 self.programs.engine.log_plan(&request, &plan);
             }
-            PlannedExit::Nothing => {
-                self.programs.engine.metrics.count(ENTRY, Outcome::Failed);
-                refuse(&self.socket, &Failed::new(Errno::NETUNREACH, plan.reason)).await
+            PlannedExit::Refuse => {
+                self.programs
+                    .engine
+                    .metrics
+                    .count(ENTRY, ConnectionOutcome::Failed);
+                refuse(
+                    &self.socket,
+                    &ConnectFailure::new(Errno::NETUNREACH, plan.reason),
+                )
+                .await
             }
             PlannedExit::Route(_) => {
                 let Some(listener) = self.programs.waiting.listener(ask.v6) else {
-                    let failed = Failed::new(
+                    let failed = ConnectFailure::new(
                         Errno::AFNOSUPPORT,
                         "this machine has no loopback address of that family",
                     );
@@ -346,7 +364,7 @@ impl Program {
                     .remove(&ticket.saturating_sub(MAX_TICKETS as u64));
                 let reason = plan.reason.clone();
                 self.tickets.insert(ticket, (request, plan));
-                let via = Reply::Via {
+                let via = RampReply::Via {
                     listener,
                     ticket,
                     reason: &reason,
@@ -356,16 +374,16 @@ impl Program {
         }
     }
 
-    async fn begin(&mut self, ticket: u64, local: SocketAddr, fill: u32, phases: &Phases) {
+    async fn begin(&mut self, ticket: u64, local: SocketAddr, fill: u32, phases: &PhaseReceiver) {
         let Some((request, plan)) = self.tickets.remove(&ticket) else {
-            let failed = Failed::new(Errno::INVAL, "no such ticket, or it was used before");
-            return done(&self.socket, Some(&failed)).await;
+            let failed = ConnectFailure::new(Errno::INVAL, "no such ticket, or it was used before");
+            return report_done(&self.socket, Some(&failed)).await;
         };
-        let place = match self.programs.engine.place() {
+        let place = match self.programs.engine.take_permit() {
             Ok(place) => place,
-            Err(failed) => return done(&self.socket, Some(&failed)).await,
+            Err(failed) => return report_done(&self.socket, Some(&failed)).await,
         };
-        let attempt = Attempt {
+        let attempt = ConnectAttempt {
             programs: Arc::clone(&self.programs),
             socket: Arc::clone(&self.socket),
             request,
@@ -382,12 +400,16 @@ impl Program {
 
 /// Completes with `true` when the rules have changed, or with `false` once no remembered answer is
 /// valid any more. Without remembered answers, never completes.
-async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<Instant>) -> bool {
+async fn rules_changed(
+    table: &ReloadingTable,
+    rules: &mut watch::Receiver<()>,
+    until: Option<Instant>,
+) -> bool {
     let Some(until) = until else {
         return std::future::pending().await;
     };
     while Instant::now() < until {
-        if let Ok(changed) = timeout(LOOK_EVERY, rules.changed()).await {
+        if let Ok(changed) = timeout(FILE_CHECK_INTERVAL, rules.changed()).await {
             return changed.is_ok();
         }
         // Programs that remember answers do not ask, so the file is checked here.
@@ -397,76 +419,79 @@ async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<I
 }
 
 /// Converts a program's question into a request.
-fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
-    let destination = Destination::known_as(ask.name, ask.address, ask.port).ok_or_else(|| {
-        Failed::new(
-            Errno::INVAL,
-            "no destination: neither a name nor an address",
-        )
-    })?;
+fn to_request(ask: &RouteQuery<'_>) -> Result<ConnectionRequest, ConnectFailure> {
+    let destination = OnrampDestination::from_name_and_address(ask.name, ask.address, ask.port)
+        .ok_or_else(|| {
+            ConnectFailure::new(
+                Errno::INVAL,
+                "no destination: neither a name nor an address",
+            )
+        })?;
     // Only a destination that speaks the session protocol can prove a key.
     let acceptor = ask.acceptor || ask.key.is_some();
     let route = ask
         .route
         .map(|text| NamedRoute::parse(text, acceptor))
         .transpose();
-    let route = route.map_err(|problem| Failed::new(Errno::INVAL, problem))?;
-    let wish = Wish {
+    let route = route.map_err(|problem| ConnectFailure::new(Errno::INVAL, problem))?;
+    let wish = SessionWish {
         purpose: ask.wish.purpose.map(str::to_owned),
         size: ask.wish.size,
         rate: ask.wish.rate,
         duration: ask.wish.duration,
     };
-    Ok(Request {
+    Ok(ConnectionRequest {
         route,
-        closed: ask.closed,
+        route_required: ask.route_required,
         acceptor,
         key: ask.key.map(PublicKey::from_bytes),
-        ..Request::new(ENTRY, Asker::Machine, destination, wish)
+        ..ConnectionRequest::new(ENTRY, OnrampClient::Machine, destination, wish)
     })
 }
 
 /// A program's socket that is to be connected to its destination.
-struct Attempt {
-    programs: Arc<Programs>,
+struct ConnectAttempt {
+    programs: Arc<ProgramsState>,
     socket: Arc<UnixSeqpacket>,
-    request: Request,
-    plan: Plan,
+    request: ConnectionRequest,
+    plan: ConnectionPlan,
     /// Local address of the program's socket.
     local: SocketAddr,
     /// Number of fill bytes before the program's own data.
     fill: u32,
     gone: watch::Receiver<bool>,
     _place: OwnedSemaphorePermit,
-    _phases: Phases,
+    _phases: PhaseReceiver,
 }
 
-impl Attempt {
+impl ConnectAttempt {
     async fn run(self) {
         let peer = peer_of(&self.request.destination, self.local);
-        let announced = match self.programs.waiting.announced(self.local, peer).await {
+        let announced = match self.programs.waiting.wait_announced(self.local, peer).await {
             Ok(announced) => announced,
-            Err(failed) => return done(&self.socket, Some(&failed)).await,
+            Err(failed) => return report_done(&self.socket, Some(&failed)).await,
         };
         let mut program = match Conn::new(announced.socket) {
             Ok(program) => program,
-            Err(error) => return done(&self.socket, Some(&Failed::direct(&error))).await,
+            Err(error) => {
+                return report_done(&self.socket, Some(&ConnectFailure::from_io(&error))).await;
+            }
         };
         let engine = &self.programs.engine;
         let opened = engine
             .open_planned(&self.request, &self.plan, self.program_gone(&program))
             .await;
-        let opened: Opened = match opened {
+        let opened: OpenedConnection = match opened {
             Some(Ok(opened)) => opened,
             // Reported before the reset, so that the program has the reason when it sees the reset.
-            Some(Err(failed)) => return done(&self.socket, Some(&failed)).await,
+            Some(Err(failed)) => return report_done(&self.socket, Some(&failed)).await,
             None => return,
         };
         // Reported before its socket becomes writable, so that the answer is there when the program
         // looks for it.
-        done(&self.socket, None).await;
+        report_done(&self.socket, None).await;
         if let Err(error) = discard(&mut program, self.fill).await {
-            let payer = Asker::Machine.payer();
+            let payer = OnrampClient::Machine.payer();
             self.programs.engine.events.log(Some(payer), |left_out| {
                 tracing::info!(
                     entry = ENTRY, destination = %self.request.destination, %error, left_out,
@@ -508,7 +533,7 @@ impl Attempt {
 
 /// Returns the peer address to report to a program: all zeros if the destination's address is not
 /// known here.
-fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
+fn peer_of(destination: &OnrampDestination, local: SocketAddr) -> SocketAddr {
     let unknown = match local {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
@@ -519,7 +544,7 @@ fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
 /// Reads exactly this many bytes, and discards them.
 async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
     let mut left = usize::try_from(fill).unwrap_or(usize::MAX);
-    let mut discarded = vec![0; DISCARDED_AT_ONCE.min(left)];
+    let mut discarded = vec![0; DISCARD_BUFFER_BYTES.min(left)];
     while left > 0 {
         let at_most = left.min(discarded.len());
         let read = program
@@ -537,24 +562,24 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
 
 /// Sends a reply. Errors are ignored: a program that is gone needs none, and one that does not read
 /// gets no more than the socket holds.
-pub(crate) async fn report(socket: &UnixSeqpacket, reply: Reply<'_>) {
-    if let Ok(bytes) = reply.encode().finished() {
+pub(crate) async fn report(socket: &UnixSeqpacket, reply: RampReply<'_>) {
+    if let Ok(bytes) = reply.encode().finish() {
         let _ = socket.send(bytes).await;
     }
 }
 
-pub(crate) async fn refuse(socket: &UnixSeqpacket, failed: &Failed) {
-    let reply = Reply::Refuse {
+pub(crate) async fn refuse(socket: &UnixSeqpacket, failed: &ConnectFailure) {
+    let reply = RampReply::Refuse {
         errno: failed.errno.raw_os_error(),
-        reason: &failed.what,
+        reason: &failed.description,
     };
     report(socket, reply).await;
 }
 
-async fn done(socket: &UnixSeqpacket, failed: Option<&Failed>) {
-    let reply = Reply::Done {
+async fn report_done(socket: &UnixSeqpacket, failed: Option<&ConnectFailure>) {
+    let reply = RampReply::Done {
         errno: failed.map_or(0, |failed| failed.errno.raw_os_error()),
-        reason: failed.map_or("", |failed| &failed.what),
+        reason: failed.map_or("", |failed| &failed.description),
     };
     report(socket, reply).await;
 }

@@ -8,7 +8,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Entered, EventLog, Gate, GateLimits, ListenError, Listener, Options, Place};
+use longhaul_hop::{
+    AdmittedConnection, ConnectionGate, ConnectionPermit, EventLog, GateLimits, HopOptions,
+    ListenError, Listener,
+};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
@@ -16,51 +19,51 @@ use tokio::task::JoinSet;
 
 use crate::PROGRAM_UNACKNOWLEDGED;
 use crate::error::OnrampError;
-use crate::failure::Failed;
+use crate::failure::ConnectFailure;
 
 /// Maximum time that a connection waits for its announcement, and an announcement for its
 /// connection.
-const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
+const ANNOUNCE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limits on connections that wait for their announcement. Beyond them, the oldest is reset.
 /// Programs announce their connections at once, so only a client with many unannounced ones loses
 /// them.
-const LIMITS: GateLimits = GateLimits {
+const WAITING_LIMITS: GateLimits = GateLimits {
     newcomers: 1024,
     verified: 0,
-    header: ANNOUNCED_WITHIN,
-    least_header: ANNOUNCED_WITHIN,
+    header: ANNOUNCE_TIMEOUT,
+    least_header: ANNOUNCE_TIMEOUT,
 };
 /// Initial receive buffer of a connection, in bytes (`SO_RCVBUF`): the minimum of Linux.
 ///
 /// A program whose socket must not be writable yet then needs little fill. The buffer autotunes
 /// from the first byte that is read.
-const FIRST_RECEIVE_BUFFER: u32 = 2304;
+const INITIAL_RECEIVE_BUFFER_BYTES: u32 = 2304;
 
 /// The listeners, and the waiting connections and announcements.
 #[derive(Debug)]
-pub(crate) struct WaitingRoom {
+pub(crate) struct ProgramListeners {
     v4: Option<SocketAddr>,
     v6: Option<SocketAddr>,
-    gate: Arc<Gate>,
+    gate: Arc<ConnectionGate>,
     events: EventLog,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: HashMap<SocketAddr, Waiting>,
+    waiting: HashMap<SocketAddr, WaitingEntry>,
     arrivals: u64,
     peers: HashMap<SocketAddr, SocketAddr>,
 }
 
 #[derive(Debug)]
-enum Waiting {
+enum WaitingEntry {
     /// A connection without an announcement.
     Arrived {
         socket: OwnedFd,
         /// Distinguishes it from a later one with the same address.
         number: u64,
-        _place: Place,
+        _place: ConnectionPermit,
     },
     /// An announcement without a connection.
     Announced(oneshot::Sender<OwnedFd>),
@@ -68,28 +71,28 @@ enum Waiting {
 
 /// A program's announced connection. While it is held, its destination can be queried.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct AnnouncedConnection {
     pub(crate) socket: OwnedFd,
-    pub(crate) _peer: KnownPeer,
+    pub(crate) _peer: PeerRegistration,
 }
 
 /// Registration of the destination of a connection, removed when dropped.
 #[derive(Debug)]
-pub(crate) struct KnownPeer {
-    room: Arc<WaitingRoom>,
+pub(crate) struct PeerRegistration {
+    room: Arc<ProgramListeners>,
     local: SocketAddr,
 }
 
-impl Drop for KnownPeer {
+impl Drop for PeerRegistration {
     fn drop(&mut self) {
         self.room.state().peers.remove(&self.local);
     }
 }
 
-impl WaitingRoom {
+impl ProgramListeners {
     /// Listens on loopback until `tasks` is dropped.
     pub(crate) fn open(tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
-        Self::open_within(LIMITS, tasks)
+        Self::open_within(WAITING_LIMITS, tasks)
     }
 
     fn open_within(limits: GateLimits, tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
@@ -107,7 +110,7 @@ impl WaitingRoom {
         let room = Arc::new(Self {
             v4: at(&v4),
             v6: at(&v6),
-            gate: Gate::new(limits),
+            gate: ConnectionGate::new(limits),
             events: EventLog::new(),
             state: Mutex::default(),
         });
@@ -131,16 +134,20 @@ impl WaitingRoom {
     }
 
     /// Returns the destination of the connection of a program's socket.
-    pub(crate) fn peer(&self, local: SocketAddr) -> Option<SocketAddr> {
+    pub(crate) fn registered_peer(&self, local: SocketAddr) -> Option<SocketAddr> {
         self.state().peers.get(&canonical(local)).copied()
     }
 
     /// Registers `peer` as the destination of the connection of a program's socket, until the
     /// result is dropped.
-    pub(crate) fn leads(self: &Arc<Self>, local: SocketAddr, peer: SocketAddr) -> KnownPeer {
+    pub(crate) fn register_peer(
+        self: &Arc<Self>,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> PeerRegistration {
         let local = canonical(local);
         self.state().peers.insert(local, peer);
-        KnownPeer {
+        PeerRegistration {
             room: Arc::clone(self),
             local,
         }
@@ -148,46 +155,48 @@ impl WaitingRoom {
 
     /// Waits for the connection from `local`, a program's socket, and registers `peer` as its
     /// destination.
-    pub(crate) async fn announced(
+    pub(crate) async fn wait_announced(
         self: &Arc<Self>,
         local: SocketAddr,
         peer: SocketAddr,
-    ) -> Result<Announced, Failed> {
+    ) -> Result<AnnouncedConnection, ConnectFailure> {
         let local = canonical(local);
         let coming = {
             let mut state = self.state();
             match state.waiting.remove(&local) {
-                Some(Waiting::Arrived { socket, .. }) => Ok(socket),
-                Some(announced @ Waiting::Announced(_)) => {
+                Some(WaitingEntry::Arrived { socket, .. }) => Ok(socket),
+                Some(announced @ WaitingEntry::Announced(_)) => {
                     state.waiting.insert(local, announced);
-                    return Err(Failed::new(
+                    return Err(ConnectFailure::new(
                         Errno::ALREADY,
                         "that socket was announced before",
                     ));
                 }
                 None => {
                     let (announce, coming) = oneshot::channel();
-                    state.waiting.insert(local, Waiting::Announced(announce));
+                    state
+                        .waiting
+                        .insert(local, WaitingEntry::Announced(announce));
                     Err(coming)
                 }
             }
         };
         let socket = match coming {
             Ok(socket) => socket,
-            Err(coming) => match tokio::time::timeout(ANNOUNCED_WITHIN, coming).await {
+            Err(coming) => match tokio::time::timeout(ANNOUNCE_TIMEOUT, coming).await {
                 Ok(Ok(socket)) => socket,
                 _ => {
                     self.state().waiting.remove(&local);
-                    return Err(Failed::new(
+                    return Err(ConnectFailure::new(
                         Errno::TIMEDOUT,
                         "the socket that was announced did not come",
                     ));
                 }
             },
         };
-        Ok(Announced {
+        Ok(AnnouncedConnection {
             socket,
-            _peer: self.leads(local, peer),
+            _peer: self.register_peer(local, peer),
         })
     }
 
@@ -202,25 +211,25 @@ impl WaitingRoom {
                 });
             };
             let (socket, from) = listener.accept(failed).await;
-            self.arrived(socket, canonical(from));
+            self.handle_arrival(socket, canonical(from));
         }
     }
 
-    fn arrived(self: &Arc<Self>, socket: OwnedFd, from: SocketAddr) {
-        let Entered {
-            place,
+    fn handle_arrival(self: &Arc<Self>, socket: OwnedFd, from: SocketAddr) {
+        let AdmittedConnection {
+            permit: place,
             mut eviction,
             ..
-        } = self.gate.enter(from.ip());
+        } = self.gate.admit(from.ip());
         let mut state = self.state();
-        if let Some(Waiting::Announced(announced)) = state.waiting.remove(&from) {
+        if let Some(WaitingEntry::Announced(announced)) = state.waiting.remove(&from) {
             // If nobody waits any more, it is dropped, and so reset.
             let _ = announced.send(socket);
             return;
         }
         state.arrivals += 1;
         let number = state.arrivals;
-        let arrived = Waiting::Arrived {
+        let arrived = WaitingEntry::Arrived {
             socket,
             number,
             _place: place,
@@ -230,12 +239,12 @@ impl WaitingRoom {
         let room = Arc::clone(self);
         tokio::spawn(async move {
             tokio::select! {
-                () = tokio::time::sleep(ANNOUNCED_WITHIN) => {}
+                () = tokio::time::sleep(ANNOUNCE_TIMEOUT) => {}
                 () = eviction.wait() => {}
             }
             let mut state = room.state();
             let arrived = match state.waiting.get(&from) {
-                Some(Waiting::Arrived { number, .. }) => Some(*number),
+                Some(WaitingEntry::Arrived { number, .. }) => Some(*number),
                 _ => None,
             };
             if arrived == Some(number) {
@@ -267,32 +276,33 @@ fn listen(ip: IpAddr) -> Result<(Listener, SocketAddr), OnrampError> {
         entry: "programs",
         source,
     };
-    let options = Options {
-        unacknowledged: PROGRAM_UNACKNOWLEDGED,
-        ..Options::default()
+    let options = HopOptions {
+        user_timeout: PROGRAM_UNACKNOWLEDGED,
+        ..HopOptions::default()
     };
-    let listener =
-        Listener::bind_prepared(address, &options, small_buffer).map_err(|error| match error {
+    let listener = Listener::bind_prepared(address, &options, set_small_buffer).map_err(
+        |error| match error {
             ListenError::Io(source) => failed(source),
             ListenError::Congestion(error) => failed(error.source),
-        })?;
+        },
+    )?;
     let at = listener.local_addr().map_err(failed)?;
     Ok((listener, at))
 }
 
 /// Sets a small receive buffer, then returns it to autotuning, which continues from that size. A
 /// fixed buffer would not be autotuned, and would limit the window scale for good.
-fn small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
-    use drs::{Action, Locks, Outcome, apply};
-    if Locks::read(socket).is_none() {
+fn set_small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
+    use drs::{Action, ActionOutcome, BufferLocks, apply};
+    if BufferLocks::read(socket).is_none() {
         // Linux before 5.15 cannot return it to autotuning.
         return Ok(());
     }
     for action in [
-        Action::ReceiveBuffer(FIRST_RECEIVE_BUFFER),
+        Action::ReceiveBuffer(INITIAL_RECEIVE_BUFFER_BYTES),
         Action::UnlockReceive,
     ] {
-        if let Outcome::Refused(errno) = apply(socket, action) {
+        if let ActionOutcome::Refused(errno) = apply(socket, action) {
             return Err(io::Error::from_raw_os_error(errno));
         }
     }
@@ -311,17 +321,17 @@ mod tests {
         const ROOM: usize = 8;
         let limits = GateLimits {
             newcomers: ROOM,
-            ..LIMITS
+            ..WAITING_LIMITS
         };
         let mut tasks = JoinSet::new();
-        let room = WaitingRoom::open_within(limits, &mut tasks).unwrap();
+        let room = ProgramListeners::open_within(limits, &mut tasks).unwrap();
         let at = room.v4.unwrap();
         let mut crowd = Vec::new();
         for _ in 0..3 * ROOM {
             crowd.push(TcpStream::connect(at).await.unwrap());
         }
         let program = TcpStream::connect(at).await.unwrap();
-        let announced = room.announced(program.local_addr().unwrap(), at).await;
+        let announced = room.wait_announced(program.local_addr().unwrap(), at).await;
         assert!(announced.is_ok(), "{announced:?}");
         // The oldest of the crowd has been evicted.
         let mut first = crowd.remove(0);

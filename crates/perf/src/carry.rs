@@ -17,22 +17,22 @@ use tokio::{
 };
 
 use crate::{
-    Error, Interval,
+    Error, MeasuredInterval,
     cpu::CpuClock,
-    pump::{BLOCK, Goal, Lane},
-    watch::{INTERVAL_CHECK_PERIOD, Seen, Watch, Watched},
+    pump::{BLOCK_BYTES, Goal, StreamPump},
+    watch::{EndWatch, INTERVAL_CHECK_PERIOD, StreamObservations, WatchedStream},
     window,
-    wire::{Cpu, Hello, Length, Report, StreamReport},
+    wire::{CpuShare, EndReport, Hello, Length, StreamReport},
 };
 
 /// Total initial receive window of an end's receivers, in bytes.
-const FIRST_WINDOW: u32 = 32 << 20;
+const INITIAL_WINDOW_BYTES: u32 = 32 << 20;
 
 /// Maximum unsent data in a socket, in bytes: at 10 Gbit/s, 6 ms.
-const MOST_UNSENT: u32 = 8 << 20;
+const MAX_UNSENT_BYTES: u32 = 8 << 20;
 
 /// A session joined to a measurement.
-pub(crate) struct Stream {
+pub(crate) struct MeasuredStream {
     pub(crate) number: u16,
     pub(crate) sends: bool,
     pub(crate) session: Session,
@@ -40,11 +40,11 @@ pub(crate) struct Stream {
 
 /// Counts of one end.
 #[derive(Debug, Clone)]
-pub struct Carried {
+pub struct EndCounts {
     /// Totals of its streams, by number.
     pub streams: Vec<StreamTotal>,
     /// Processor time.
-    pub cpu: Cpu,
+    pub cpu: CpuShare,
     /// Congestion control of the first stream, by its kernel name.
     pub congestion: String,
 }
@@ -77,11 +77,11 @@ pub struct StreamTotal {
 /// Moves bytes on all `streams` until they are over. `reported` receives each interval of length
 /// `every`.
 pub(crate) async fn carry(
-    streams: Vec<Stream>,
+    streams: Vec<MeasuredStream>,
     hello: &Hello,
     every: Duration,
-    reported: &mut (dyn FnMut(&Interval) + Send),
-) -> Result<Carried, Error> {
+    reported: &mut (dyn FnMut(&MeasuredInterval) + Send),
+) -> Result<EndCounts, Error> {
     let cpu = CpuClock::start();
     let congestion = streams
         .first()
@@ -89,15 +89,15 @@ pub(crate) async fn carry(
         .unwrap_or_default();
     let start = Instant::now();
     let (sending, receiving) = goals(hello, start);
-    let block: Arc<[u8]> = noise().into();
+    let block: Arc<[u8]> = incompressible_block().into();
     let mut watched = Vec::new();
     let mut over = BTreeMap::new();
     let mut moving = JoinSet::new();
-    let share = FIRST_WINDOW / u32::from(hello.streams.max(1));
+    let share = INITIAL_WINDOW_BYTES / u32::from(hello.streams.max(1));
     for stream in streams {
         if hello.right_size {
             let fitted = match stream.sends {
-                true => window::limit_unsent(&stream.session, MOST_UNSENT),
+                true => window::limit_unsent(&stream.session, MAX_UNSENT_BYTES),
                 false => drs::open_receive_window(&stream.session, share),
             };
             if let Err(error) = fitted {
@@ -106,7 +106,7 @@ pub(crate) async fn carry(
         }
         let count = Arc::new(AtomicU64::new(0));
         let socket = stream.session.as_fd().try_clone_to_owned();
-        watched.push(Watched {
+        watched.push(WatchedStream {
             stream: stream.number,
             sends: stream.sends,
             socket: socket.map_err(|source| Error::Socket {
@@ -118,7 +118,7 @@ pub(crate) async fn carry(
             right_size: hello.right_size && hello.streams == 1,
         });
         over.insert(stream.number, (stream.sends, count.clone(), Duration::ZERO));
-        let lane = Lane::new(stream.session, hello.protection);
+        let lane = StreamPump::new(stream.session, hello.protection);
         let (number, block) = (stream.number, block.clone());
         let goal = if stream.sends { &sending } else { &receiving }.clone();
         moving.spawn(async move {
@@ -129,7 +129,7 @@ pub(crate) async fn carry(
             Ok::<_, Error>((number, end))
         });
     }
-    let mut watch = Watch::new(watched, every, hello.omit());
+    let mut watch = EndWatch::new(watched, every, hello.omit());
     loop {
         tokio::select! {
             ended = moving.join_next() => match ended {
@@ -144,7 +144,7 @@ pub(crate) async fn carry(
                 Some(Err(panic)) => return Err(Error::Protocol(panic.to_string())),
             },
             _ = sleep(INTERVAL_CHECK_PERIOD) => {
-                if let Some(interval) = watch.look(start.elapsed()) {
+                if let Some(interval) = watch.sample(start.elapsed()) {
                     reported(&interval);
                 }
             }
@@ -155,11 +155,11 @@ pub(crate) async fn carry(
     }
     let from = watch.counted_from();
     let streams = watch
-        .seen()
+        .observations()
         .into_iter()
         .filter_map(|(number, seen)| {
             let (sends, count, until) = over.remove(&number)?;
-            Some(StreamTotal::of(
+            Some(StreamTotal::from_observations(
                 number,
                 sends,
                 count.load(Ordering::Relaxed),
@@ -168,7 +168,7 @@ pub(crate) async fn carry(
             ))
         })
         .collect();
-    Ok(Carried {
+    Ok(EndCounts {
         streams,
         cpu: cpu.read(),
         congestion,
@@ -176,12 +176,12 @@ pub(crate) async fn carry(
 }
 
 impl StreamTotal {
-    fn of(
+    fn from_observations(
         stream: u16,
         sends: bool,
         bytes: u64,
         (from, until): (Duration, Duration),
-        seen: &Seen,
+        seen: &StreamObservations,
     ) -> Self {
         Self {
             stream,
@@ -206,9 +206,9 @@ impl StreamTotal {
     }
 }
 
-impl Carried {
+impl EndCounts {
     /// Returns the report for the other end.
-    pub(crate) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> EndReport {
         let report = |total: &StreamTotal| StreamReport {
             stream: total.stream,
             bytes: total.bytes,
@@ -216,7 +216,7 @@ impl Carried {
             seconds: total.seconds(),
             retransmits: total.sends.then_some(total.retransmits),
         };
-        Report {
+        EndReport {
             streams: self.streams.iter().map(report).collect(),
             cpu: self.cpu,
             congestion: self.congestion.clone(),
@@ -239,10 +239,10 @@ fn goals(hello: &Hello, start: Instant) -> (Goal, Goal) {
 }
 
 /// Returns the data to send, which a path cannot compress.
-fn noise() -> Vec<u8> {
+fn incompressible_block() -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut block = Vec::with_capacity(BLOCK);
-    while block.len() < BLOCK {
+    let mut block = Vec::with_capacity(BLOCK_BYTES);
+    while block.len() < BLOCK_BYTES {
         // xorshift64 (Marsaglia, 2003)
         state ^= state << 13;
         state ^= state >> 7;

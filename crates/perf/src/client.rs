@@ -8,21 +8,22 @@ use rustix::net::sockopt;
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
-    Error, Interval, StreamTotal,
-    carry::{Carried, Stream, carry},
-    pump::{DRAIN, SILENCE_TIMEOUT},
+    Error, MeasuredInterval, StreamTotal,
+    carry::{EndCounts, MeasuredStream, carry},
+    pump::{DRAIN_TIMEOUT, SILENCE_TIMEOUT},
     wire::{
-        Attach, Direction, Hello, Length, Message, Protection, Report, StreamReport, Token, VERSION,
+        Attach, EndReport, FlowDirection, Hello, Length, MeasurementToken, Message, Protection,
+        StreamReport, VERSION,
     },
 };
 
 /// Parameters of a measurement.
 #[derive(Debug, Clone)]
-pub struct Test {
+pub struct TestParameters {
     /// Number of streams in each measured direction; at least 1.
     pub streams: u16,
     /// Direction of the data.
-    pub direction: Direction,
+    pub direction: FlowDirection,
     /// Length of the measurement.
     pub length: Length,
     /// Time at the beginning that is not counted, in addition to the length.
@@ -37,13 +38,13 @@ pub struct Test {
 
 /// Result of a measurement.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct MeasurementOutcome {
     /// Results of the streams, by number.
     pub streams: Vec<StreamOutcome>,
     /// Counts of this end.
-    pub local: Carried,
+    pub local: EndCounts,
     /// Counts of the server.
-    pub remote: Report,
+    pub remote: EndReport,
 }
 
 /// Result of one stream, with both ends' counts.
@@ -86,7 +87,7 @@ impl StreamOutcome {
 
 /// Facts about a stream's connection when the clock starts.
 #[derive(Debug, Clone)]
-pub struct Connection {
+pub struct StreamConnection {
     /// Number of the stream.
     pub stream: u16,
     /// This end's address, and the address at the other end of the first hop.
@@ -104,13 +105,13 @@ pub struct Connection {
 /// [`Error`]: the reason why the measurement did not complete.
 pub async fn measure(
     options: &ConnectOptions,
-    test: &Test,
-    started: impl FnOnce(&[Connection]),
-    reported: &mut (dyn FnMut(&Interval) + Send),
-) -> Result<Outcome, Error> {
+    test: &TestParameters,
+    started: impl FnOnce(&[StreamConnection]),
+    reported: &mut (dyn FnMut(&MeasuredInterval) + Send),
+) -> Result<MeasurementOutcome, Error> {
     let hello = Hello {
         versions: [VERSION, VERSION],
-        token: Token::random().map_err(|source| Error::Socket {
+        token: MeasurementToken::random().map_err(|source| Error::Socket {
             doing: "get randomness",
             source,
         })?,
@@ -123,25 +124,25 @@ pub async fn measure(
     };
     let mut control = connect(options).await?;
     Message::Hello(hello.clone()).write(&mut control).await?;
-    expect(&mut control, &Message::Ready, options.setup_timeout).await?;
+    expect_message(&mut control, &Message::Ready, options.setup_timeout).await?;
     let streams = open(options, &hello).await?;
-    let connections: Vec<_> = streams.iter().map(Connection::of).collect();
+    let connections: Vec<_> = streams.iter().map(StreamConnection::from_stream).collect();
     started(&connections);
     Message::Start.write(&mut control).await?;
     let (local, remote) = run(&mut control, streams, &hello, test.interval, reported).await?;
     // The report has arrived, so nothing depends on a clean end.
     let _ = control.close().await;
-    put_together(local, remote)
+    combine_counts(local, remote)
 }
 
 /// Runs the measurement from START to both ends' counts.
 async fn run(
     control: &mut Session,
-    streams: Vec<Stream>,
+    streams: Vec<MeasuredStream>,
     hello: &Hello,
     every: Duration,
-    reported: &mut (dyn FnMut(&Interval) + Send),
-) -> Result<(Carried, Report), Error> {
+    reported: &mut (dyn FnMut(&MeasuredInterval) + Send),
+) -> Result<(EndCounts, EndReport), Error> {
     let mut remote = std::pin::pin!(async {
         match Message::read(control).await? {
             Message::Report(report) => Ok(report),
@@ -163,7 +164,7 @@ async fn run(
     match (local, early) {
         (Ok(local), Some(report)) => Ok((local, report)),
         (Ok(local), None) => {
-            let after = SILENCE_TIMEOUT + DRAIN;
+            let after = SILENCE_TIMEOUT + DRAIN_TIMEOUT;
             let silent = Error::Silent {
                 doing: "waiting for the server's report",
                 after,
@@ -180,7 +181,7 @@ async fn run(
 }
 
 /// Opens the sessions that carry bytes, all concurrently.
-async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<Stream>, Error> {
+async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<MeasuredStream>, Error> {
     let mut opening = JoinSet::new();
     for number in 0..hello.sessions() {
         let (options, hello) = (options.clone(), hello.clone());
@@ -191,8 +192,8 @@ async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<Stream>, Er
                 stream: number,
             };
             Message::Attach(attach).write(&mut session).await?;
-            expect(&mut session, &Message::Attached, options.setup_timeout).await?;
-            Ok::<_, Error>(Stream {
+            expect_message(&mut session, &Message::Attached, options.setup_timeout).await?;
+            Ok::<_, Error>(MeasuredStream {
                 number,
                 sends: hello.client_sends(number),
                 session,
@@ -207,7 +208,11 @@ async fn open(options: &ConnectOptions, hello: &Hello) -> Result<Vec<Stream>, Er
     Ok(streams)
 }
 
-async fn expect(session: &mut Session, wanted: &Message, after: Duration) -> Result<(), Error> {
+async fn expect_message(
+    session: &mut Session,
+    wanted: &Message,
+    after: Duration,
+) -> Result<(), Error> {
     let silent = Error::Silent {
         doing: "waiting for the server's answer",
         after,
@@ -225,7 +230,7 @@ async fn expect(session: &mut Session, wanted: &Message, after: Duration) -> Res
 }
 
 /// Pairs the two ends' counts, and checks their consistency: no more arrived than was sent.
-fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
+fn combine_counts(local: EndCounts, remote: EndReport) -> Result<MeasurementOutcome, Error> {
     let mut streams = Vec::new();
     for total in &local.streams {
         let mut counted = remote
@@ -252,15 +257,15 @@ fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
             remote: report.clone(),
         });
     }
-    Ok(Outcome {
+    Ok(MeasurementOutcome {
         streams,
         local,
         remote,
     })
 }
 
-impl Connection {
-    fn of(stream: &Stream) -> Self {
+impl StreamConnection {
+    fn from_stream(stream: &MeasuredStream) -> Self {
         let addresses = || {
             let local = rustix::net::getsockname(&stream.session)
                 .ok()?
@@ -284,7 +289,7 @@ impl Connection {
 mod tests {
     use super::*;
 
-    fn carried(bytes: u64, omitted: u64) -> Carried {
+    fn carried(bytes: u64, omitted: u64) -> EndCounts {
         let total = StreamTotal {
             stream: 0,
             sends: true,
@@ -297,29 +302,29 @@ mod tests {
             max_congestion_window: 0,
             max_send_window: 0,
         };
-        Carried {
+        EndCounts {
             streams: vec![total],
             cpu: Default::default(),
             congestion: "reno".to_owned(),
         }
     }
 
-    fn report(stream: u16, bytes: u64) -> Report {
+    fn report(stream: u16, bytes: u64) -> EndReport {
         let stream = StreamReport {
             stream,
             bytes,
             seconds: 2.5,
             ..StreamReport::default()
         };
-        Report {
+        EndReport {
             streams: vec![stream],
-            ..Report::default()
+            ..EndReport::default()
         }
     }
 
     #[test]
     fn each_ends_count_is_distinguished() {
-        let outcome = put_together(carried(1000, 200), report(0, 1100)).unwrap();
+        let outcome = combine_counts(carried(1000, 200), report(0, 1100)).unwrap();
         let stream = &outcome.streams[0];
         assert_eq!(
             (stream.sent(), stream.received()),
@@ -331,18 +336,18 @@ mod tests {
     #[test]
     fn contradicting_counts_are_an_error() {
         assert!(matches!(
-            put_together(carried(1000, 0), report(0, 1001)),
+            combine_counts(carried(1000, 0), report(0, 1001)),
             Err(Error::Disagreement {
                 sent: 1000,
                 received: 1001
             })
         ));
         assert!(matches!(
-            put_together(carried(1000, 0), report(1, 1000)),
+            combine_counts(carried(1000, 0), report(1, 1000)),
             Err(Error::Protocol(_))
         ));
         let mut twice = report(0, 1);
         twice.streams.push(twice.streams[0].clone());
-        assert!(put_together(carried(1000, 0), twice).is_err());
+        assert!(combine_counts(carried(1000, 0), twice).is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::wire::Cpu;
+use crate::wire::CpuShare;
 
 /// Clock that starts when it is created.
 pub(crate) struct CpuClock {
@@ -22,9 +22,9 @@ impl CpuClock {
 
     /// Returns the percentages of one processor since the beginning; zeros if the system does not
     /// report them.
-    pub(crate) fn read(&self) -> Cpu {
+    pub(crate) fn read(&self) -> CpuShare {
         let (Some(before), Some(now)) = (self.ticks, ticks()) else {
-            return Cpu::default();
+            return CpuShare::default();
         };
         let elapsed = self.began.elapsed().as_secs_f64().max(1e-3);
         let percent = |now: u64, before: u64| {
@@ -33,7 +33,7 @@ impl CpuClock {
             seconds / elapsed * 100.0
         };
         let (user, system) = (percent(now.0, before.0), percent(now.1, before.1));
-        Cpu {
+        CpuShare {
             total: user + system,
             user,
             system,

@@ -45,7 +45,7 @@ pub enum Error {
 
 impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Self {
-        if error.is_about_the_service() {
+        if error.is_missing_service() {
             let advice = "it takes no measurements: start it with --perf, or run longhaul perf \
                           --serve there";
             return Self::Refused(advice.to_owned());

@@ -2,40 +2,40 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property panics
 
-use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_short_line, expect_ready};
 use longhaul_proto::text::is_printable;
 
-use crate::limits::Limits;
+use crate::limits::MeasurementLimits;
 use crate::wire::{
-    Attach, Cpu, Direction, Hello, Length, MAX_MESSAGE, Message, Protection, Report, StreamReport,
-    Token,
+    Attach, CpuShare, EndReport, FlowDirection, Hello, Length, MAX_MESSAGE_BYTES, MeasurementToken,
+    Message, Protection, StreamReport,
 };
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "perf",
-    property: message,
+    property: check_message,
     seeds,
 }];
 
 /// Tests any bytes as the JSON of a message, and as a stream of messages with length prefixes.
-fn message(data: &[u8]) {
+fn check_message(data: &[u8]) {
     match Message::decode(data) {
-        Ok(message) => decoded(&message),
+        Ok(message) => check_decoded(&message),
         Err(error) => assert_short_line(&error),
     }
     let mut rest = data;
     loop {
         let before = rest.len();
-        match ready(Message::read(&mut rest)) {
-            Ok(message) => decoded(&message),
+        match expect_ready(Message::read(&mut rest)) {
+            Ok(message) => check_decoded(&message),
             Err(error) => return assert_short_line(&error),
         }
-        assert!((5..=4 + MAX_MESSAGE).contains(&(before - rest.len())));
+        assert!((5..=4 + MAX_MESSAGE_BYTES).contains(&(before - rest.len())));
     }
 }
 
-fn decoded(message: &Message) {
+fn check_decoded(message: &Message) {
     let words = match message {
         Message::Refused { reason } => reason,
         Message::Report(report) => &report.congestion,
@@ -44,7 +44,7 @@ fn decoded(message: &Message) {
     assert!(words.chars().all(is_printable) && words.len() <= 256);
     if let Message::Hello(hello) = message {
         // The values that a server computes from it.
-        if let Err(refusal) = Limits::default().check(hello) {
+        if let Err(refusal) = MeasurementLimits::default().check(hello) {
             assert_short_line(&refusal);
         }
         let _ = (
@@ -70,7 +70,7 @@ fn decoded(message: &Message) {
 /// Returns the message without the numbers whose last digit JSON may change.
 fn without_fractions(mut message: Message) -> Message {
     if let Message::Report(report) = &mut message {
-        report.cpu = Cpu::default();
+        report.cpu = CpuShare::default();
         for stream in &mut report.streams {
             stream.seconds = 0.0;
         }
@@ -79,18 +79,18 @@ fn without_fractions(mut message: Message) -> Message {
 }
 
 fn seeds() -> Vec<Seed> {
-    let token = Token::try_from("0123456789abcdef0123456789ABCDEF".to_owned()).unwrap();
+    let token = MeasurementToken::try_from("0123456789abcdef0123456789ABCDEF".to_owned()).unwrap();
     let hello = Hello {
         versions: [1, 3],
         token: token.clone(),
         streams: 4,
-        direction: Direction::Both,
+        direction: FlowDirection::Both,
         length: Length::Milliseconds(10_000),
         omit_ms: 100,
         protection: Protection::Tls,
         right_size: true,
     };
-    let report = Report {
+    let report = EndReport {
         streams: vec![
             StreamReport {
                 stream: 0,
@@ -101,7 +101,7 @@ fn seeds() -> Vec<Seed> {
             },
             StreamReport::default(),
         ],
-        cpu: Cpu {
+        cpu: CpuShare {
             total: 12.5,
             user: 2.5,
             system: 10.0,
@@ -110,7 +110,7 @@ fn seeds() -> Vec<Seed> {
     };
     let by_bytes = Hello {
         length: Length::Bytes(u64::MAX),
-        direction: Direction::Reverse,
+        direction: FlowDirection::Reverse,
         protection: Protection::None,
         ..hello.clone()
     };
@@ -118,7 +118,7 @@ fn seeds() -> Vec<Seed> {
         ("hello", Message::Hello(hello)),
         ("hello-by-bytes", Message::Hello(by_bytes)),
         ("ready", Message::Ready),
-        ("refused", Message::refused("busy")),
+        ("refused", Message::refusal("busy")),
         (
             "refused-and-steering",
             Message::Refused {
@@ -151,6 +151,6 @@ fn seeds() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

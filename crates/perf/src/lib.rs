@@ -25,9 +25,9 @@ mod watch;
 mod window;
 pub mod wire;
 
-pub use carry::{Carried, StreamTotal};
-pub use client::{Connection, Outcome, StreamOutcome, Test, measure};
+pub use carry::{EndCounts, StreamTotal};
+pub use client::{MeasurementOutcome, StreamConnection, StreamOutcome, TestParameters, measure};
 pub use error::Error;
-pub use limits::Limits;
-pub use server::Server;
-pub use watch::{Interval, StreamInterval};
+pub use limits::MeasurementLimits;
+pub use server::MeasurementServer;
+pub use watch::{MeasuredInterval, StreamInterval};

@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use quantities::{
     ByteCount, Probability, Rate, Time,
-    path::{Bound, CongestionControl, Hop},
+    path::{CongestionControl, Hop, RateBound},
 };
 use serde::{Serialize, Serializer};
 
-pub use remedy::{Depots, MOST_HOPS, MOST_STREAMS, Remedy};
+pub use remedy::{DepotPlan, MAX_ROUTE_HOPS, MAX_SUGGESTED_STREAMS, Remedy};
 
 /// Size of the IPv4 and TCP headers with timestamps, in bytes.
-pub const HEADERS: u32 = 40 + 12;
+pub const HEADER_BYTES: u32 = 40 + 12;
 /// Kilometres of fibre per millisecond of *round trip*: 200,000 km/s, there and back.
 const KM_PER_MS: f64 = 100.0;
 
 /// A target rate and the path on which to reach it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Target {
+pub struct PlanTarget {
     /// Payload rate to reach; greater than zero.
     pub rate: Rate,
     /// Round-trip time; greater than zero.
@@ -42,7 +42,7 @@ pub struct Mtu(u16);
 
 /// Requirements of a target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Plan {
+pub struct PathPlan {
     /// Payload rate to reach, in bit/s.
     pub rate_bps: f64,
     /// Round-trip time, in seconds.
@@ -67,7 +67,7 @@ pub struct Plan {
     /// Rate of one stream with the hosts' window and the given loss, in bit/s.
     pub one_stream_bps: f64,
     /// Limit that keeps that stream below the target, if any.
-    pub held_by: Option<HeldBy>,
+    pub held_by: Option<StreamLimit>,
     /// Remedies, if one stream does not reach the target.
     pub remedy: Option<Remedy>,
 }
@@ -75,7 +75,7 @@ pub struct Plan {
 /// Limit that keeps one stream below the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeldBy {
+pub enum StreamLimit {
     /// The hosts' window is smaller than the bandwidth-delay product.
     Window,
     /// Losses cut the congestion window before it is wide enough.
@@ -102,38 +102,41 @@ impl Mtu {
     /// Returns the payload of a full segment over IPv4 with timestamps, in bytes.
     #[must_use]
     pub const fn mss(self) -> u32 {
-        self.0 as u32 - HEADERS
+        self.0 as u32 - HEADER_BYTES
     }
 }
 
-impl Target {
+impl PlanTarget {
     /// Calculates the plan.
     #[must_use]
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> PathPlan {
         // The requirements do not depend on the limits of the hosts.
         let wanted = Hop {
             mss: self.mtu.mss(),
             control: self.control,
             ..Hop::new(self.rtt.0, self.rate)
         };
-        let one_stream = self.hop(self.rtt.0, self.loss).steady();
-        let held_by = HeldBy::of(one_stream.bound);
-        let most_loss = wanted.most_loss().value();
+        let one_stream = self.hop(self.rtt.0, self.loss).steady_rate();
+        let held_by = StreamLimit::from_bound(one_stream.bound);
+        let most_loss = wanted.max_harmless_loss().value();
         let segments_per_second = self.rate.bits_per_second() / 8.0 / f64::from(wanted.mss);
-        Plan {
+        PathPlan {
             rate_bps: self.rate.bits_per_second(),
             rtt_s: self.rtt.seconds(),
             mss_bytes: wanted.mss,
             control: self.control,
             window_bytes: wanted.bandwidth_delay_product().ceil() as u64,
             window_segments: wanted.full_window(),
-            slow_start_s: wanted.ramp(ByteCount(u64::MAX)).time.as_secs_f64(),
+            slow_start_s: wanted
+                .slow_start_phase(ByteCount(u64::MAX))
+                .time
+                .as_secs_f64(),
             recovery_s: wanted.recovery().as_secs_f64(),
             most_loss,
             between_losses_s: 1.0 / (most_loss * segments_per_second),
             one_stream_bps: one_stream.rate.bits_per_second(),
             held_by,
-            remedy: held_by.map(|_| Remedy::of(self)),
+            remedy: held_by.map(|_| Remedy::for_target(self)),
         }
     }
 
@@ -149,12 +152,12 @@ impl Target {
     }
 }
 
-impl HeldBy {
-    fn of(bound: Bound) -> Option<Self> {
+impl StreamLimit {
+    fn from_bound(bound: RateBound) -> Option<Self> {
         match bound {
-            Bound::Rate => None,
-            Bound::Window => Some(Self::Window),
-            Bound::Loss => Some(Self::Loss),
+            RateBound::Rate => None,
+            RateBound::Window => Some(Self::Window),
+            RateBound::Loss => Some(Self::Loss),
         }
     }
 }

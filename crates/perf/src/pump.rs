@@ -21,9 +21,9 @@ use crate::{Error, wire::Protection};
 /// Time without a byte after which a stream is considered dead.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for sent data to arrive once sending is over.
-pub(crate) const DRAIN: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Size of a write to the session, in bytes.
-pub(crate) const BLOCK: usize = 256 * 1024;
+pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 /// Bytes that a stream which never blocks may move before it yields: one or two milliseconds at
 /// full memory speed. Without yielding, a worker of the runtime checks its timers only once in 61
 /// turns of the stream, which is half a second.
@@ -54,7 +54,7 @@ impl Goal {
     }
 
     /// Counts `bytes` that arrived. Returns false if they exceed the requested bytes.
-    fn arrived(&self, bytes: u64) -> bool {
+    fn count_arrived(&self, bytes: u64) -> bool {
         match self {
             Self::At(_) => true,
             Self::Bytes(left) => left
@@ -74,14 +74,14 @@ impl Goal {
 }
 
 /// A session, and the protection of its bytes.
-pub(crate) struct Lane {
+pub(crate) struct StreamPump {
     session: Session,
     protection: Protection,
     /// Bytes moved since the last yield.
     since_yield: usize,
 }
 
-impl Lane {
+impl StreamPump {
     pub(crate) const fn new(session: Session, protection: Protection) -> Self {
         Self {
             session,
@@ -103,21 +103,21 @@ impl Lane {
     async fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         match self.protection {
             Protection::Tls => self.session.write(data).await,
-            Protection::None => self.session.unprotected().write(data).await,
+            Protection::None => self.session.plaintext_stream().write(data).await,
         }
     }
 
     async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.protection {
             Protection::Tls => self.session.read(buffer).await,
-            Protection::None => self.session.unprotected().read(buffer).await,
+            Protection::None => self.session.plaintext_stream().read(buffer).await,
         }
     }
 
     async fn shut_down(&mut self) -> io::Result<()> {
         match self.protection {
             Protection::Tls => self.session.shutdown().await,
-            Protection::None => self.session.unprotected().shutdown().await,
+            Protection::None => self.session.plaintext_stream().shutdown().await,
         }
     }
 
@@ -137,7 +137,9 @@ impl Lane {
                 break;
             }
             while !rest.is_empty() {
-                let Some(written) = moved("sending", goal.end(), self.write(rest)).await? else {
+                let Some(written) =
+                    with_time_limits("sending", goal.end(), self.write(rest)).await?
+                else {
                     break 'sending;
                 };
                 if written == 0 {
@@ -154,7 +156,7 @@ impl Lane {
             while self.read(&mut [0; 1024]).await? != 0 {}
             Ok(())
         };
-        match timeout(DRAIN, arrival).await {
+        match timeout(DRAIN_TIMEOUT, arrival).await {
             Ok(Err(error)) => Err(Error::Cut(error)),
             // Data that has not arrived by now is reset with the session, which shows in the
             // receiver's count.
@@ -168,11 +170,12 @@ impl Lane {
         goal: &Goal,
         count: &AtomicU64,
     ) -> Result<Instant, Error> {
-        let mut buffer = vec![0; BLOCK];
+        let mut buffer = vec![0; BLOCK_BYTES];
         let mut last = Instant::now();
-        let end = goal.end().map(|end| end + DRAIN);
+        let end = goal.end().map(|end| end + DRAIN_TIMEOUT);
         loop {
-            let Some(length) = moved("receiving", end, self.read(&mut buffer)).await? else {
+            let Some(length) = with_time_limits("receiving", end, self.read(&mut buffer)).await?
+            else {
                 // The sender's time to drain is over as well.
                 return Ok(last);
             };
@@ -181,18 +184,18 @@ impl Lane {
             }
             last = Instant::now();
             self.count(length, count).await;
-            if !goal.arrived(length as u64) {
+            if !goal.count_arrived(length as u64) {
                 return Err(Error::Protocol("more bytes than were asked for".to_owned()));
             }
         }
         // Errors are ignored: the sender learns the count from the report.
-        let _ = timeout(DRAIN, self.shut_down()).await;
+        let _ = timeout(DRAIN_TIMEOUT, self.shut_down()).await;
         Ok(last)
     }
 }
 
 /// Returns the result of `moving`, or `None` if `end` comes first.
-async fn moved(
+async fn with_time_limits(
     doing: &'static str,
     end: Option<Instant>,
     moving: impl Future<Output = io::Result<usize>>,
@@ -221,7 +224,7 @@ mod tests {
             [600, 400, 0]
         );
         let wanted = Goal::Bytes(Arc::new(AtomicU64::new(10)));
-        assert!(wanted.arrived(9) && wanted.arrived(1) && !wanted.arrived(1));
+        assert!(wanted.count_arrived(9) && wanted.count_arrived(1) && !wanted.count_arrived(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -229,11 +232,14 @@ mod tests {
         let never = std::future::pending::<io::Result<usize>>;
         let now = Instant::now();
         assert!(matches!(
-            moved("x", None, never()).await,
+            with_time_limits("x", None, never()).await,
             Err(Error::Silent { .. })
         ));
         assert_eq!(now.elapsed().as_secs(), SILENCE_TIMEOUT.as_secs());
         let soon = Some(Instant::now() + Duration::from_secs(1));
-        assert!(matches!(moved("x", soon, never()).await, Ok(None)));
+        assert!(matches!(
+            with_time_limits("x", soon, never()).await,
+            Ok(None)
+        ));
     }
 }

@@ -10,11 +10,11 @@ use quantities::{ByteCount, Rate};
 use serde::Serialize;
 
 /// Minimum number of bytes that must be transferred.
-pub const LEAST_BYTES: u64 = 100_000_000;
+pub const MIN_BYTES: u64 = 100_000_000;
 /// Minimum terrestrial distance, in kilometres.
-pub const LEAST_KM: f64 = 100.0;
+pub const MIN_KM: f64 = 100.0;
 /// Minimum number of router hops in each direction.
-pub const LEAST_HOPS: u32 = 2;
+pub const MIN_HOPS: u32 = 2;
 
 /// Course of an attempt, as stated by the person who makes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Course {
 
 /// One attempt, judged by the rules.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Attempt {
+pub struct RecordAttempt {
     /// Rate times distance, in terabit-metres per second.
     pub terabit_metres_per_second: f64,
     /// True if it keeps the rules that can be checked.
@@ -58,14 +58,14 @@ impl fmt::Display for BrokenRule {
     }
 }
 
-impl Attempt {
+impl RecordAttempt {
     /// Judges an attempt in which `bytes` arrived at `rate` over `course`.
     #[must_use]
     pub fn judge(bytes: ByteCount, rate: Rate, course: Course) -> Self {
         let rules = [
-            (bytes.0 >= LEAST_BYTES, BrokenRule::TooFewBytes),
-            (course.km >= LEAST_KM, BrokenRule::TooShort),
-            (course.hops >= LEAST_HOPS, BrokenRule::TooFewHops),
+            (bytes.0 >= MIN_BYTES, BrokenRule::TooFewBytes),
+            (course.km >= MIN_KM, BrokenRule::TooShort),
+            (course.hops >= MIN_HOPS, BrokenRule::TooFewHops),
         ];
         let broken: Vec<_> = rules
             .into_iter()
@@ -84,8 +84,8 @@ impl Attempt {
 mod tests {
     use super::*;
 
-    fn judged(bytes: u64, bits_per_second: f64, km: f64, hops: u32) -> Attempt {
-        Attempt::judge(
+    fn judged(bytes: u64, bits_per_second: f64, km: f64, hops: u32) -> RecordAttempt {
+        RecordAttempt::judge(
             ByteCount(bytes),
             Rate::nearest(bits_per_second),
             Course { km, hops },

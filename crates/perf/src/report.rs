@@ -11,16 +11,16 @@ use quantities::{ByteCount, Rate};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Interval, Outcome, StreamInterval, StreamOutcome, Test,
-    client::Connection,
-    pump::BLOCK,
-    record::Attempt,
-    wire::{Direction, Length, Protection},
+    MeasuredInterval, MeasurementOutcome, StreamInterval, StreamOutcome, TestParameters,
+    client::StreamConnection,
+    pump::BLOCK_BYTES,
+    record::RecordAttempt,
+    wire::{FlowDirection, Length, Protection},
 };
 
 /// Context of a measurement that the command knows.
 #[derive(Debug, Clone)]
-pub struct Setting {
+pub struct ReportContext {
     /// Server, as named on the command line.
     pub host: String,
     /// Port of the server.
@@ -30,14 +30,14 @@ pub struct Setting {
     /// Start time.
     pub began: SystemTime,
     /// Parameters of the measurement.
-    pub test: Test,
+    pub test: TestParameters,
     /// Connections that carried it.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<StreamConnection>,
 }
 
 /// Totals of the streams in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sum {
+pub struct DirectionTotals {
     /// Payload in bytes.
     pub bytes: u64,
     /// Time of the longest stream, in seconds.
@@ -46,7 +46,7 @@ pub struct Sum {
     pub retransmits: u64,
 }
 
-impl Sum {
+impl DirectionTotals {
     /// Returns the rate in bit/s; 0 if no bytes moved.
     #[must_use]
     pub fn bits_per_second(&self) -> f64 {
@@ -56,18 +56,22 @@ impl Sum {
     /// Returns the totals at the receiver of the direction in which this end sends (`sends`), or of
     /// the other direction.
     #[must_use]
-    pub fn received(outcome: &Outcome, sends: bool) -> Self {
-        Self::over(outcome, sends, StreamOutcome::received)
+    pub fn received(outcome: &MeasurementOutcome, sends: bool) -> Self {
+        Self::totals(outcome, sends, StreamOutcome::received)
     }
 
     /// Returns the totals at the sender of the direction in which this end sends (`sends`), or of
     /// the other direction.
     #[must_use]
-    pub fn sent(outcome: &Outcome, sends: bool) -> Self {
-        Self::over(outcome, sends, StreamOutcome::sent)
+    pub fn sent(outcome: &MeasurementOutcome, sends: bool) -> Self {
+        Self::totals(outcome, sends, StreamOutcome::sent)
     }
 
-    fn over(outcome: &Outcome, sends: bool, count: impl Fn(&StreamOutcome) -> (u64, f64)) -> Self {
+    fn totals(
+        outcome: &MeasurementOutcome,
+        sends: bool,
+        count: impl Fn(&StreamOutcome) -> (u64, f64),
+    ) -> Self {
         let streams = outcome
             .streams
             .iter()
@@ -91,8 +95,8 @@ impl Sum {
 
 /// Returns the facts known when the clock starts: iperf3's `start`.
 #[must_use]
-pub fn start(setting: &Setting) -> Value {
-    let connected = |connection: &Connection| {
+pub fn start_json(setting: &ReportContext) -> Value {
+    let connected = |connection: &StreamConnection| {
         let mut object = Map::new();
         object.insert("socket".into(), connection.stream.into());
         if let Some((local, remote)) = connection.addresses {
@@ -125,19 +129,19 @@ pub fn start(setting: &Setting) -> Value {
         "test_start": {
             "protocol": "TCP",
             "num_streams": test.streams,
-            "blksize": BLOCK,
+            "blksize": BLOCK_BYTES,
             "omit": test.omit.as_secs_f64(),
             "duration": duration,
             "bytes": bytes,
-            "reverse": u8::from(test.direction == Direction::Reverse),
-            "bidir": u8::from(test.direction == Direction::Both),
+            "reverse": u8::from(test.direction == FlowDirection::Reverse),
+            "bidir": u8::from(test.direction == FlowDirection::Both),
         },
     })
 }
 
 /// Returns one of iperf3's `intervals`.
 #[must_use]
-pub fn interval(interval: &Interval) -> Value {
+pub fn interval_json(interval: &MeasuredInterval) -> Value {
     let streams: Vec<_> = interval
         .streams
         .iter()
@@ -162,9 +166,9 @@ pub fn interval(interval: &Interval) -> Value {
 
 /// Returns both ends' counts: iperf3's `end`.
 #[must_use]
-pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
+pub fn end_json(setting: &ReportContext, outcome: &MeasurementOutcome) -> Value {
     let streams: Vec<_> = outcome.streams.iter().map(stream_end).collect();
-    let forward = setting.test.direction != Direction::Reverse;
+    let forward = setting.test.direction != FlowDirection::Reverse;
     let (local, remote) = (&outcome.local, &outcome.remote);
     let (sender, receiver) = match forward {
         true => (&local.congestion, &remote.congestion),
@@ -172,8 +176,8 @@ pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
     };
     let mut end = json!({
         "streams": streams,
-        "sum_sent": sum(&Sum::sent(outcome, forward), forward, true),
-        "sum_received": sum(&Sum::received(outcome, forward), forward, false),
+        "sum_sent": sum(&DirectionTotals::sent(outcome, forward), forward, true),
+        "sum_received": sum(&DirectionTotals::received(outcome, forward), forward, false),
         "cpu_utilization_percent": {
             "host_total": local.cpu.total,
             "host_user": local.cpu.user,
@@ -185,9 +189,9 @@ pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
         "sender_tcp_congestion": sender,
         "receiver_tcp_congestion": receiver,
     });
-    if let (Direction::Both, Value::Object(end)) = (setting.test.direction, &mut end) {
-        let sent = sum(&Sum::sent(outcome, false), false, true);
-        let received = sum(&Sum::received(outcome, false), false, false);
+    if let (FlowDirection::Both, Value::Object(end)) = (setting.test.direction, &mut end) {
+        let sent = sum(&DirectionTotals::sent(outcome, false), false, true);
+        let received = sum(&DirectionTotals::received(outcome, false), false, false);
         end.insert("sum_sent_bidir_reverse".into(), sent);
         end.insert("sum_received_bidir_reverse".into(), received);
     }
@@ -196,7 +200,7 @@ pub fn end(setting: &Setting, outcome: &Outcome) -> Value {
 
 /// Returns the results for which iperf3 has no field.
 #[must_use]
-pub fn longhaul(setting: &Setting, attempt: Option<&Attempt>) -> Value {
+pub fn longhaul_json(setting: &ReportContext, attempt: Option<&RecordAttempt>) -> Value {
     let protection = match setting.test.protection {
         Protection::Tls => "tls",
         Protection::None => "none",
@@ -211,7 +215,7 @@ pub fn longhaul(setting: &Setting, attempt: Option<&Attempt>) -> Value {
     Value::Object(object)
 }
 
-fn stream_interval(interval: &Interval, stream: &StreamInterval) -> Value {
+fn stream_interval(interval: &MeasuredInterval, stream: &StreamInterval) -> Value {
     let mut object = span(interval, stream.bytes);
     object.insert("socket".into(), stream.stream.into());
     object.insert("sender".into(), stream.sends.into());
@@ -227,12 +231,12 @@ fn stream_interval(interval: &Interval, stream: &StreamInterval) -> Value {
         }
     }
     if let Some(verdict) = &stream.verdict {
-        object.insert("limit".into(), verdict.limit.word().into());
+        object.insert("limit".into(), verdict.limit.as_str().into());
     }
     Value::Object(object)
 }
 
-fn interval_sum(interval: &Interval, sends: bool) -> Value {
+fn interval_sum(interval: &MeasuredInterval, sends: bool) -> Value {
     let streams = || {
         interval
             .streams
@@ -248,7 +252,7 @@ fn interval_sum(interval: &Interval, sends: bool) -> Value {
     Value::Object(object)
 }
 
-fn span(interval: &Interval, bytes: u64) -> Map<String, Value> {
+fn span(interval: &MeasuredInterval, bytes: u64) -> Map<String, Value> {
     let seconds = interval.end.saturating_sub(interval.start).as_secs_f64();
     let mut object = Map::new();
     object.insert("start".into(), interval.start.as_secs_f64().into());
@@ -292,7 +296,7 @@ fn stream_end(stream: &StreamOutcome) -> Value {
     json!({ "sender": sender, "receiver": side(stream.received()) })
 }
 
-fn sum(sum: &Sum, sends: bool, sent: bool) -> Value {
+fn sum(sum: &DirectionTotals, sends: bool, sent: bool) -> Value {
     let mut object = json!({
         "start": 0,
         "end": sum.seconds,

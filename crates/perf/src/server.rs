@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use longhaul_hop::{HeldPlace, SharedPlaces};
+use longhaul_hop::{HeldPermit, SharedPermits};
 use longhaul_session::{PublicKey, Session};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
@@ -12,73 +12,73 @@ use tokio::{
 };
 
 use crate::{
-    Error, Limits,
-    carry::{Stream, carry},
-    limits::{Refusal, Requests},
-    pump::DRAIN,
-    wire::{Hello, Message, Token},
+    Error, MeasurementLimits,
+    carry::{MeasuredStream, carry},
+    limits::{MeasurementRefusal, RequestCounter},
+    pump::DRAIN_TIMEOUT,
+    wire::{Hello, MeasurementToken, Message},
 };
 
 /// Time limit for a client to send its request, to open all sessions, and to start.
-const SET_UP: Duration = Duration::from_secs(20);
+const SET_UP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Length of the server's intervals, which are not printed and so need not be short.
-const INTERVAL: Duration = Duration::from_secs(1);
+const SERVER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Server of measurements.
 #[derive(Debug)]
-pub struct Server {
-    limits: Limits,
+pub struct MeasurementServer {
+    limits: MeasurementLimits,
     state: Mutex<State>,
-    measurements: Arc<SharedPlaces<PublicKey>>,
-    sessions: Arc<SharedPlaces<PublicKey>>,
+    measurements: Arc<SharedPermits<PublicKey>>,
+    sessions: Arc<SharedPermits<PublicKey>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    requests: Requests,
-    under_way: HashMap<Token, UnderWay>,
+    requests: RequestCounter,
+    under_way: HashMap<MeasurementToken, OpenMeasurement>,
 }
 
 /// A measurement that waits for its other sessions, or runs.
 #[derive(Debug)]
-struct UnderWay {
+struct OpenMeasurement {
     peer: PublicKey,
-    joins: mpsc::Sender<Joining>,
+    joins: mpsc::Sender<JoiningSession>,
 }
 
 /// A session that is about to join its measurement.
 #[derive(Debug)]
-struct Joining {
+struct JoiningSession {
     number: u16,
     session: Session,
-    place: HeldPlace<PublicKey>,
+    place: HeldPermit<PublicKey>,
 }
 
 /// Entry of a measurement in the list, removed when dropped.
-struct Place<'a> {
-    server: &'a Server,
-    token: Token,
-    _measurement: HeldPlace<PublicKey>,
+struct MeasurementEntry<'a> {
+    server: &'a MeasurementServer,
+    token: MeasurementToken,
+    _measurement: HeldPermit<PublicKey>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for MeasurementEntry<'_> {
     fn drop(&mut self) {
         self.server.state().under_way.remove(&self.token);
     }
 }
 
-impl Server {
+impl MeasurementServer {
     /// Creates a server with these limits.
     #[must_use]
-    pub fn new(limits: Limits) -> Arc<Self> {
+    pub fn new(limits: MeasurementLimits) -> Arc<Self> {
         // Each measurement has a control session and its streams. As many sessions again may wait
         // for their first message.
         let sessions = limits
-            .at_once
+            .concurrent
             .saturating_mul(2 * (1 + 2 * usize::from(limits.streams)));
         Arc::new(Self {
-            measurements: SharedPlaces::new(limits.at_once),
-            sessions: SharedPlaces::new(sessions),
+            measurements: SharedPermits::new(limits.concurrent),
+            sessions: SharedPermits::new(sessions),
             limits,
             state: Mutex::default(),
         })
@@ -97,7 +97,7 @@ impl Server {
             .take(session.info().peer)
             .map_err(|_| Error::Protocol("more sessions of its key than fit".to_owned()))?;
         match within(
-            SET_UP,
+            SET_UP_TIMEOUT,
             "waiting for its first message",
             Message::read(&mut session),
         )
@@ -106,7 +106,7 @@ impl Server {
             Message::Hello(hello) => self.control(session, &hello).await,
             Message::Attach(attach) => self.join(
                 &attach.token,
-                Joining {
+                JoiningSession {
                     number: attach.stream,
                     session,
                     place,
@@ -131,7 +131,7 @@ impl Server {
             Ok(()) => control.close().await.map_err(Error::Cut),
             Err(error) => {
                 // Best effort: after most errors, the client no longer receives.
-                let _ = timeout(DRAIN, Message::refused(&error).write(&mut control)).await;
+                let _ = timeout(DRAIN_TIMEOUT, Message::refusal(&error).write(&mut control)).await;
                 let _ = control.close().await;
                 Err(error)
             }
@@ -142,13 +142,13 @@ impl Server {
         &self,
         peer: PublicKey,
         hello: &Hello,
-    ) -> Result<(Place<'_>, mpsc::Receiver<Joining>), Refusal> {
+    ) -> Result<(MeasurementEntry<'_>, mpsc::Receiver<JoiningSession>), MeasurementRefusal> {
         let mut state = self.state();
         state
             .requests
-            .note(peer, std::time::Instant::now(), &self.limits)?;
+            .count(peer, std::time::Instant::now(), &self.limits)?;
         self.limits.check(hello)?;
-        let busy = Refusal::Busy(state.under_way.len());
+        let busy = MeasurementRefusal::Busy(state.under_way.len());
         if state.under_way.contains_key(&hello.token) {
             return Err(busy);
         }
@@ -157,9 +157,9 @@ impl Server {
         let token = hello.token.clone();
         state
             .under_way
-            .insert(token.clone(), UnderWay { peer, joins });
+            .insert(token.clone(), OpenMeasurement { peer, joins });
         drop(state);
-        let place = Place {
+        let place = MeasurementEntry {
             server: self,
             token,
             _measurement: measurement,
@@ -167,7 +167,7 @@ impl Server {
         Ok((place, joined))
     }
 
-    fn join(&self, token: &Token, joining: Joining) -> Result<(), Error> {
+    fn join(&self, token: &MeasurementToken, joining: JoiningSession) -> Result<(), Error> {
         let state = self.state();
         let peer = joining.session.info().peer;
         match state
@@ -190,15 +190,15 @@ impl Server {
         &self,
         control: &mut Session,
         hello: &Hello,
-        mut joins: mpsc::Receiver<Joining>,
+        mut joins: mpsc::Receiver<JoiningSession>,
     ) -> Result<(), Error> {
         Message::Ready.write(control).await?;
-        let deadline = Instant::now() + SET_UP;
-        let mut streams: Vec<Stream> = Vec::new();
+        let deadline = Instant::now() + SET_UP_TIMEOUT;
+        let mut streams: Vec<MeasuredStream> = Vec::new();
         let mut places = Vec::new();
         while streams.len() < usize::from(hello.sessions()) {
             let joined = timeout_at(deadline, joins.recv()).await;
-            let Ok(Some(Joining {
+            let Ok(Some(JoiningSession {
                 number,
                 mut session,
                 place,
@@ -206,7 +206,7 @@ impl Server {
             else {
                 return Err(Error::Silent {
                     doing: "waiting for the client's sessions",
-                    after: SET_UP,
+                    after: SET_UP_TIMEOUT,
                 });
             };
             if number >= hello.sessions() || streams.iter().any(|stream| stream.number == number) {
@@ -216,23 +216,29 @@ impl Server {
             }
             Message::Attached.write(&mut session).await?;
             places.push(place);
-            streams.push(Stream {
+            streams.push(MeasuredStream {
                 number,
                 sends: !hello.client_sends(number),
                 session,
             });
         }
         joins.close();
-        match within(SET_UP, "waiting for the start", Message::read(control)).await? {
+        match within(
+            SET_UP_TIMEOUT,
+            "waiting for the start",
+            Message::read(control),
+        )
+        .await?
+        {
             Message::Start => {}
             _ => return Err(Error::Protocol("not started".to_owned())),
         }
         let mut ignored = |_: &_| {};
         let carried = tokio::select! {
             carried = within(
-                self.limits.time + 2 * DRAIN,
+                self.limits.time + 2 * DRAIN_TIMEOUT,
                 "measuring for longer than this server allows",
-                carry(streams, hello, INTERVAL, &mut ignored),
+                carry(streams, hello, SERVER_INTERVAL, &mut ignored),
             ) => carried?,
             // The client sends nothing in the meantime, so this is its end.
             early = Message::read(control) => return Err(match early {
@@ -249,8 +255,8 @@ impl Server {
 }
 
 async fn decline(mut session: Session, reason: impl std::fmt::Display) -> Result<(), Error> {
-    let refusal = Message::refused(reason);
-    within(DRAIN, "refusing", refusal.write(&mut session)).await?;
+    let refusal = Message::refusal(reason);
+    within(DRAIN_TIMEOUT, "refusing", refusal.write(&mut session)).await?;
     session.close().await.map_err(Error::Cut)
 }
 

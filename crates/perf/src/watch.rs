@@ -11,15 +11,15 @@ use std::{
 };
 
 use drs::{
-    FitState, Flow, FlowGuard, Host, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side, TcpInfo,
-    Verdict,
+    FitState, Flow, FlowGuard, HostLimits, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side,
+    TcpInfo, Verdict,
 };
 
 /// Interval between checks for the end of an interval.
 pub(crate) const INTERVAL_CHECK_PERIOD: Duration = Duration::from_millis(10);
 
 /// One stream to observe.
-pub(crate) struct Watched {
+pub(crate) struct WatchedStream {
     /// Number of the stream.
     pub(crate) stream: u16,
     /// True if this end sends on it.
@@ -34,7 +34,7 @@ pub(crate) struct Watched {
 
 /// Counts between two moments of a measurement.
 #[derive(Debug, Clone)]
-pub struct Interval {
+pub struct MeasuredInterval {
     /// Start, since START.
     pub start: Duration,
     /// End, since START.
@@ -64,7 +64,7 @@ pub struct StreamInterval {
 
 /// Observations of one stream over the whole measurement.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen {
+pub(crate) struct StreamObservations {
     /// Payload moved before counting began, in bytes.
     pub(crate) omitted: u64,
     /// Segments retransmitted since START.
@@ -79,31 +79,31 @@ pub(crate) struct Seen {
     pub(crate) max_send_window: u64,
 }
 
-struct Eye {
-    watched: Watched,
+struct StreamWatch {
+    watched: WatchedStream,
     /// Retransmissions during the set-up, which do not count.
     before: u64,
     last_bytes: u64,
     last_retransmits: u64,
     verdict: Option<Verdict>,
     /// Fits the sending rate to the path while the stream is observed.
-    fit: Option<Fit>,
+    fit: Option<RateFitting>,
     flow: Flow,
     /// Time of the flow's next sample; `None` once it cannot be sampled.
     next_step: Option<Duration>,
-    seen: Seen,
+    seen: StreamObservations,
 }
 
 /// Fitting of one stream's sending rate; it ends when dropped.
-struct Fit {
+struct RateFitting {
     guard: FlowGuard,
     /// State that was logged last.
     state: FitState,
 }
 
 /// Observer of all streams of one end.
-pub(crate) struct Watch {
-    eyes: Vec<Eye>,
+pub(crate) struct EndWatch {
+    watches: Vec<StreamWatch>,
     interval: Duration,
     omit: Duration,
     last: Duration,
@@ -111,11 +111,11 @@ pub(crate) struct Watch {
     counted_from: Option<Duration>,
 }
 
-impl Watch {
+impl EndWatch {
     /// Starts to observe `streams`; intervals are `interval` long.
-    pub(crate) fn new(streams: Vec<Watched>, interval: Duration, omit: Duration) -> Self {
-        let host = Host::read();
-        let eye = |watched: Watched| Eye {
+    pub(crate) fn new(streams: Vec<WatchedStream>, interval: Duration, omit: Duration) -> Self {
+        let host = HostLimits::read();
+        let eye = |watched: WatchedStream| StreamWatch {
             flow: Flow::with_host(
                 Mode::Observe,
                 if watched.sends {
@@ -128,16 +128,16 @@ impl Watch {
             next_step: Some(Duration::ZERO),
             before: TcpInfo::read(&watched.socket).map_or(0, |info| info.retransmits.into()),
             fit: (watched.right_size && watched.sends)
-                .then(|| Fit::begin(&watched))
+                .then(|| RateFitting::begin(&watched))
                 .flatten(),
             watched,
             last_bytes: 0,
             last_retransmits: 0,
             verdict: None,
-            seen: Seen::default(),
+            seen: StreamObservations::default(),
         };
         Self {
-            eyes: streams.into_iter().map(eye).collect(),
+            watches: streams.into_iter().map(eye).collect(),
             interval,
             omit,
             last: Duration::ZERO,
@@ -146,14 +146,14 @@ impl Watch {
     }
 
     /// Takes samples at `now` since START. Returns the interval that ended with it, if one did.
-    pub(crate) fn look(&mut self, now: Duration) -> Option<Interval> {
-        for eye in &mut self.eyes {
-            eye.judge(now);
+    pub(crate) fn sample(&mut self, now: Duration) -> Option<MeasuredInterval> {
+        for eye in &mut self.watches {
+            eye.update_verdict(now);
         }
         if self.counted_from.is_none() && now >= self.omit {
             let interval = self.close(now, true);
             self.counted_from = Some(now);
-            for eye in &mut self.eyes {
+            for eye in &mut self.watches {
                 eye.seen.omitted = eye.last_bytes;
                 eye.seen.omitted_retransmits = eye.last_retransmits;
             }
@@ -164,7 +164,7 @@ impl Watch {
 
     /// Takes the last samples when all streams are over. The remainder becomes an interval if it is
     /// the only one, or longer than a tenth of an interval.
-    pub(crate) fn finish(&mut self, now: Duration) -> Option<Interval> {
+    pub(crate) fn finish(&mut self, now: Duration) -> Option<MeasuredInterval> {
         let rest = now.saturating_sub(self.last);
         let last = self.close(now, self.counted_from.is_none());
         let moved = last.streams.iter().any(|stream| stream.bytes > 0);
@@ -177,17 +177,17 @@ impl Watch {
     }
 
     /// Returns the observations of each stream.
-    pub(crate) fn seen(self) -> Vec<(u16, Seen)> {
-        self.eyes
+    pub(crate) fn observations(self) -> Vec<(u16, StreamObservations)> {
+        self.watches
             .into_iter()
             .map(|eye| (eye.watched.stream, eye.seen))
             .collect()
     }
 
-    fn close(&mut self, now: Duration, omitted: bool) -> Interval {
-        let streams = self.eyes.iter_mut().map(Eye::close).collect();
+    fn close(&mut self, now: Duration, omitted: bool) -> MeasuredInterval {
+        let streams = self.watches.iter_mut().map(StreamWatch::close).collect();
         let start = std::mem::replace(&mut self.last, now);
-        Interval {
+        MeasuredInterval {
             start,
             end: now,
             omitted,
@@ -196,16 +196,16 @@ impl Watch {
     }
 }
 
-impl Eye {
+impl StreamWatch {
     /// Updates the verdict on the flow's limit.
-    fn judge(&mut self, now: Duration) {
+    fn update_verdict(&mut self, now: Duration) {
         if self.next_step.is_none_or(|next| now < next) {
             return;
         }
         let stream = self.watched.stream;
-        self.fit = self.fit.take().and_then(|fit| fit.followed(stream));
+        self.fit = self.fit.take().and_then(|fit| fit.follow_state(stream));
         let fitted_rate = self.fit.as_ref().and_then(|fit| fit.guard.fitted_rate());
-        self.flow.fitted(fitted_rate);
+        self.flow.set_fitted_rate(fitted_rate);
         // A closed socket yields no more samples.
         self.next_step = match self.flow.step(&self.watched.socket, now) {
             Ok(step) => {
@@ -219,7 +219,7 @@ impl Eye {
     fn close(&mut self) -> StreamInterval {
         let tcp = TcpInfo::read(&self.watched.socket).ok();
         if let Some(info) = &tcp {
-            self.seen.note(info, self.before);
+            self.seen.record(info, self.before);
         }
         let bytes = self.watched.count.load(Ordering::Relaxed);
         let interval = StreamInterval {
@@ -236,22 +236,22 @@ impl Eye {
     }
 }
 
-impl Fit {
-    fn begin(watched: &Watched) -> Option<Self> {
-        match RateFitter::of_process().add(&watched.socket, None) {
+impl RateFitting {
+    fn begin(watched: &WatchedStream) -> Option<Self> {
+        match RateFitter::global().add(&watched.socket, None) {
             Ok(guard) => Some(Self {
                 guard,
                 state: FitState::Searching,
             }),
             Err(error) => {
-                left_to_tcp(watched.stream, &error);
+                log_left_to_tcp(watched.stream, &error);
                 None
             }
         }
     }
 
     /// Logs a change of state. Returns `None` when the fitting has failed.
-    fn followed(mut self, stream: u16) -> Option<Self> {
+    fn follow_state(mut self, stream: u16) -> Option<Self> {
         match self.guard.state() {
             Ok(state) => {
                 if self.state != state {
@@ -261,19 +261,19 @@ impl Fit {
                 Some(self)
             }
             Err(error) => {
-                left_to_tcp(stream, &error);
+                log_left_to_tcp(stream, &error);
                 None
             }
         }
     }
 }
 
-fn left_to_tcp(stream: u16, error: &RateFitError) {
+fn log_left_to_tcp(stream: u16, error: &RateFitError) {
     tracing::warn!(stream, %error, "the path is left to TCP alone");
 }
 
-impl Seen {
-    fn note(&mut self, info: &TcpInfo, before: u64) {
+impl StreamObservations {
+    fn record(&mut self, info: &TcpInfo, before: u64) {
         self.retransmits = u64::from(info.retransmits).saturating_sub(before);
         let window = u64::from(info.congestion_window) * u64::from(info.send_mss);
         self.max_congestion_window = self.max_congestion_window.max(window);
@@ -295,10 +295,10 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn watched(count: &Arc<AtomicU64>) -> (Watched, impl Sized) {
+    fn watched(count: &Arc<AtomicU64>) -> (WatchedStream, impl Sized) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let watched = Watched {
+        let watched = WatchedStream {
             stream: 0,
             sends: true,
             socket: stream.into(),
@@ -313,22 +313,22 @@ mod tests {
         let count = Arc::new(AtomicU64::new(0));
         let (stream, _listener) = watched(&count);
         let second = Duration::from_secs(1);
-        let mut watch = Watch::new(vec![stream], second, 2 * second);
+        let mut watch = EndWatch::new(vec![stream], second, 2 * second);
         count.store(100, Ordering::Relaxed);
-        assert!(watch.look(second / 2).is_none());
-        let first = watch.look(second).unwrap();
+        assert!(watch.sample(second / 2).is_none());
+        let first = watch.sample(second).unwrap();
         assert!((first.start, first.end, first.omitted) == (Duration::ZERO, second, true));
         assert_eq!(first.streams[0].bytes, 100);
         count.store(150, Ordering::Relaxed);
-        assert!(watch.look(2 * second).unwrap().omitted);
+        assert!(watch.sample(2 * second).unwrap().omitted);
         count.store(350, Ordering::Relaxed);
-        let third = watch.look(3 * second).unwrap();
+        let third = watch.sample(3 * second).unwrap();
         assert!(!third.omitted && third.streams[0].bytes == 200);
         assert!(
             watch.finish(3 * second + second / 100).is_none(),
             "a sliver"
         );
         assert_eq!(watch.counted_from(), 2 * second);
-        assert_eq!(watch.seen()[0].1.omitted, 150);
+        assert_eq!(watch.observations()[0].1.omitted, 150);
     }
 }

@@ -23,11 +23,11 @@ use crate::Error;
 /// Version of these messages.
 pub const VERSION: u16 = 1;
 /// Maximum size of a message, in bytes.
-pub const MAX_MESSAGE: usize = 64 * 1024;
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// Maximum number of streams in one direction. A report on twice as many fits a message.
 pub const MAX_STREAMS: u16 = 128;
 /// Maximum length of text from the other end that is kept, in bytes.
-const MAX_REASON: usize = 256;
+const MAX_REASON_BYTES: usize = 256;
 /// Maximum bytes, and maximum segments, that a report may count for one stream. The sum over all
 /// streams then fits 64 bits.
 const MAX_COUNT: u64 = 1 << 54;
@@ -53,7 +53,7 @@ pub enum Message {
     /// All sessions are established: the clock starts.
     Start,
     /// Counts of the server; last on the control session.
-    Report(Report),
+    Report(EndReport),
 }
 
 /// Request for a measurement.
@@ -62,11 +62,11 @@ pub struct Hello {
     /// Oldest and newest version that the client supports.
     pub versions: [u16; 2],
     /// Token that identifies the measurement to the other sessions.
-    pub token: Token,
+    pub token: MeasurementToken,
     /// Number of streams in each measured direction.
     pub streams: u16,
     /// Direction of the data.
-    pub direction: Direction,
+    pub direction: FlowDirection,
     /// Length of the measurement.
     pub length: Length,
     /// Time at the beginning that is not counted, in milliseconds, in addition to the length.
@@ -80,12 +80,12 @@ pub struct Hello {
 /// Identifier of a measurement at a server: 128 random bits, in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Token([u8; 16]);
+pub struct MeasurementToken([u8; 16]);
 
 /// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum FlowDirection {
     /// From client to server.
     Forward,
     /// From server to client.
@@ -119,18 +119,18 @@ pub enum Protection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
     /// Token of the measurement.
-    pub token: Token,
+    pub token: MeasurementToken,
     /// Number of the stream: forward streams count from 0, and reverse streams follow them.
     pub stream: u16,
 }
 
 /// Counts of one end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct EndReport {
     /// Counts of the streams, by number.
     pub streams: Vec<StreamReport>,
     /// Processor time, in percent of one processor over the measurement.
-    pub cpu: Cpu,
+    pub cpu: CpuShare,
     /// Congestion control of the streams.
     pub congestion: String,
 }
@@ -152,7 +152,7 @@ pub struct StreamReport {
 
 /// Processor time in percent of one processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
+pub struct CpuShare {
     /// Total of user and system time.
     pub total: f64,
     /// Time in the program.
@@ -161,7 +161,7 @@ pub struct Cpu {
     pub system: f64,
 }
 
-impl Token {
+impl MeasurementToken {
     /// Generates a token with the system's random generator.
     ///
     /// # Errors
@@ -176,13 +176,13 @@ impl Token {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for MeasurementToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for MeasurementToken {
     /// Shows only the beginning, as the token is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [first, second, ..] = self.0;
@@ -190,13 +190,13 @@ impl fmt::Debug for Token {
     }
 }
 
-impl From<Token> for String {
-    fn from(token: Token) -> Self {
+impl From<MeasurementToken> for String {
+    fn from(token: MeasurementToken) -> Self {
         token.to_string()
     }
 }
 
-impl TryFrom<String> for Token {
+impl TryFrom<String> for MeasurementToken {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -217,15 +217,15 @@ impl TryFrom<String> for Token {
 impl Hello {
     /// Returns true if streams flow from the client.
     #[must_use]
-    pub const fn forward(&self) -> bool {
-        matches!(self.direction, Direction::Forward | Direction::Both)
+    pub const fn has_forward(&self) -> bool {
+        matches!(self.direction, FlowDirection::Forward | FlowDirection::Both)
     }
 
     /// Returns the number of sessions besides the control session.
     #[must_use]
     pub fn sessions(&self) -> u16 {
         match self.direction {
-            Direction::Both => self.streams.saturating_mul(2),
+            FlowDirection::Both => self.streams.saturating_mul(2),
             _ => self.streams,
         }
     }
@@ -233,7 +233,7 @@ impl Hello {
     /// Returns true if the client sends on stream number `stream`.
     #[must_use]
     pub const fn client_sends(&self, stream: u16) -> bool {
-        self.forward() && stream < self.streams
+        self.has_forward() && stream < self.streams
     }
 
     /// Returns the time at the beginning that is not counted.
@@ -254,8 +254,8 @@ impl Hello {
 
 impl Message {
     /// Returns a refusal whose text is truncated to the peer's limit.
-    pub(crate) fn refused(reason: impl fmt::Display) -> Self {
-        let reason = printable_within(reason.to_string().as_bytes(), MAX_REASON);
+    pub(crate) fn refusal(reason: impl fmt::Display) -> Self {
+        let reason = printable_within(reason.to_string().as_bytes(), MAX_REASON_BYTES);
         Self::Refused { reason }
     }
 
@@ -269,7 +269,7 @@ impl Message {
             .map_err(|error| Error::Protocol(error.to_string()))?;
         let length = bytes.len() - 4;
         match u32::try_from(length) {
-            Ok(prefix) if length <= MAX_MESSAGE => {
+            Ok(prefix) if length <= MAX_MESSAGE_BYTES => {
                 bytes.splice(..4, prefix.to_be_bytes());
                 Ok(bytes)
             }
@@ -284,15 +284,16 @@ impl Message {
     pub fn decode(json: &[u8]) -> Result<Self, Error> {
         let message: Self = serde_json::from_slice(json).map_err(|error| {
             // The error quotes unknown input, so it is escaped and truncated.
-            let error = printable_within(error.to_string().as_bytes(), MAX_REASON);
+            let error = printable_within(error.to_string().as_bytes(), MAX_REASON_BYTES);
             Error::Protocol(format!("not a message of a measurement: {error}"))
         })?;
         match message {
             Self::Refused { reason } => Ok(Self::Refused {
-                reason: printable_within(reason.as_bytes(), MAX_REASON),
+                reason: printable_within(reason.as_bytes(), MAX_REASON_BYTES),
             }),
             Self::Report(mut report) => {
-                report.congestion = printable_within(report.congestion.as_bytes(), MAX_REASON);
+                report.congestion =
+                    printable_within(report.congestion.as_bytes(), MAX_REASON_BYTES);
                 report.check()?;
                 Ok(Self::Report(report))
             }
@@ -308,7 +309,7 @@ impl Message {
         let mut length = [0; 4];
         stream.read_exact(&mut length).await.map_err(Error::Cut)?;
         let length = u32::from_be_bytes(length) as usize;
-        if length == 0 || length > MAX_MESSAGE {
+        if length == 0 || length > MAX_MESSAGE_BYTES {
             return Err(Error::Protocol(format!("a message of {length} bytes")));
         }
         // Grows as bytes arrive: a length prefix alone allocates nothing.
@@ -337,7 +338,7 @@ impl Message {
     }
 }
 
-impl Report {
+impl EndReport {
     /// Checks the other end's counts: impossible values are refused before anything is computed
     /// from them.
     fn check(&self) -> Result<(), Error> {

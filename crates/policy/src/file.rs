@@ -16,13 +16,13 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::wishes::Bounds;
-use super::{Leads, NextHop, PortRange, Ports, Principals, Rule};
+use super::{NextHop, PortRange, Ports, Principals, Rule, RuleTarget};
 
 /// Maximum length of a rule's name, in characters; names appear in log lines and statuses.
-const MAX_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// Maximum length of a purpose, in bytes, as in an OPEN.
-const MAX_PURPOSE: usize = 64;
+const MAX_PURPOSE_BYTES: usize = 64;
 
 /// Error in a policy file.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +73,7 @@ struct PolicyText {
 }
 
 /// Parsed policy file.
-pub(super) struct Read {
+pub(super) struct ParsedFile {
     pub(super) rules: Vec<Rule>,
     pub(super) probers: HashSet<PublicKey>,
     pub(super) controllers: HashSet<PublicKey>,
@@ -97,13 +97,13 @@ struct RuleText {
 }
 
 /// Parses the rules of `text`, whose names must be unique. `file` is its name in errors.
-pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
+pub(super) fn parse_rules(text: &str, file: &Path) -> Result<ParsedFile, PolicyError> {
     let parsed: PolicyText = toml::from_str(text).map_err(|error| PolicyError::Syntax {
         file: file.to_owned(),
         line: line_of(text, error.span().map_or(0, |span| span.start)),
         problem: one_line(error.message()),
     })?;
-    let source = |index| Source { text, file, index };
+    let source = |index| RuleSource { text, file, index };
     let mut names: HashMap<Arc<str>, (usize, Option<Range<usize>>)> = HashMap::new();
     let mut rules = Vec::with_capacity(parsed.allow.len());
     for (index, rule) in parsed.allow.into_iter().enumerate() {
@@ -143,7 +143,7 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
     };
     let probers = keys("probes", &parsed.probes)?;
     let controllers = keys("controllers", &parsed.controllers)?;
-    Ok(Read {
+    Ok(ParsedFile {
         rules,
         probers,
         controllers,
@@ -151,14 +151,14 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
 }
 
 /// Position of a rule, for errors.
-struct Source<'a> {
+struct RuleSource<'a> {
     text: &'a str,
     file: &'a Path,
     /// Index of the rule, from 0.
     index: usize,
 }
 
-impl Source<'_> {
+impl RuleSource<'_> {
     fn error(&self, at: usize, field: &str, problem: impl Display) -> PolicyError {
         PolicyError::Field {
             file: self.file.to_owned(),
@@ -189,7 +189,7 @@ impl Source<'_> {
     }
 
     fn rule(&self, rule: RuleText) -> Result<Rule, PolicyError> {
-        let leads = self.leads(&rule)?;
+        let leads = self.parse_target(&rule)?;
         let bounds = self.bounds(&rule)?;
         let max_sessions = rule.max_sessions.map(|bound| {
             let problem = "must be 1 or more: remove the rule to allow nothing";
@@ -236,10 +236,10 @@ impl Source<'_> {
     }
 
     /// Parses the rule's destinations: its `to` and `next_hops`, or its `servers`.
-    fn leads(&self, rule: &RuleText) -> Result<Leads, PolicyError> {
+    fn parse_target(&self, rule: &RuleText) -> Result<RuleTarget, PolicyError> {
         let begin = rule.principals.span().start;
         match (&rule.to, &rule.servers) {
-            (Some(to), None) => Ok(Leads::Relay {
+            (Some(to), None) => Ok(RuleTarget::Relay {
                 to: self.list("to", to, str::parse)?,
                 next_hops: match &rule.next_hops {
                     None => vec![NextHop::Direct],
@@ -256,7 +256,11 @@ impl Source<'_> {
                     let problem = "must be said in a rule with servers: their ports, or \"any\"";
                     return Err(self.error(servers.span().start, "ports", problem));
                 }
-                Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
+                Ok(RuleTarget::Servers(self.list(
+                    "servers",
+                    servers,
+                    str::parse,
+                )?))
             }
             (Some(_), Some(servers)) => {
                 let problem = "stands beside to: a rule leads through a depot or from an off-ramp; \
@@ -276,9 +280,11 @@ impl Source<'_> {
             return Ok(format!("rule {}", self.index + 1).into());
         };
         let text = name.get_ref();
-        let fits = !text.trim().is_empty() && text.chars().count() <= MAX_NAME && is_one_line(text);
+        let fits =
+            !text.trim().is_empty() && text.chars().count() <= MAX_NAME_CHARS && is_one_line(text);
         if !fits {
-            let problem = format!("must be 1 to {MAX_NAME} characters without control characters");
+            let problem =
+                format!("must be 1 to {MAX_NAME_CHARS} characters without control characters");
             return Err(self.error(name.span().start, "name", problem));
         }
         Ok(name.into_inner().into())
@@ -370,14 +376,14 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
 }
 
 /// Range of `max_rate`, in bit/s: from one byte per second to more than any link carries.
-const RATES: std::ops::RangeInclusive<f64> = 8.0..=1e15;
+const VALID_RATES: std::ops::RangeInclusive<f64> = 8.0..=1e15;
 
 /// Parses a rate, a number with a unit, in bits per second.
 fn bit_rate(text: &str) -> Result<u64, String> {
     let rate = Rate::with_unit(text)
         .map_err(|error| error.to_string())?
         .bits_per_second();
-    if !RATES.contains(&rate) {
+    if !VALID_RATES.contains(&rate) {
         return Err(format!(
             "{text:?} is out of range: write 8 bit/s to 1000 Tbit/s"
         ));
@@ -405,10 +411,10 @@ fn seconds(text: &str) -> Result<u64, String> {
 
 /// Parses a purpose, in the form that an OPEN may have.
 fn purpose(text: &str) -> Result<String, String> {
-    let fits = !text.is_empty() && text.len() <= MAX_PURPOSE && is_one_line(text);
+    let fits = !text.is_empty() && text.len() <= MAX_PURPOSE_BYTES && is_one_line(text);
     if !fits {
         return Err(format!(
-            "must be 1 to {MAX_PURPOSE} bytes without control characters"
+            "must be 1 to {MAX_PURPOSE_BYTES} bytes without control characters"
         ));
     }
     Ok(text.to_owned())

@@ -4,18 +4,18 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_hop::{HeldPlace, Payer, ResolveError, Resolver, SharedPlaces};
-use longhaul_proto::{Endpoint, Full, Host, StatusCode};
+use longhaul_hop::{HeldPermit, Payer, ResolveError, Resolver, SharedPermits};
+use longhaul_proto::{Endpoint, ExhaustedBound, Host, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Asked, Candidates, OwnAddressReader, OwnAddresses, Rule, Unmet};
+use crate::{AccessRequest, Candidates, OwnAddressReader, OwnAddresses, Rule, UnmetBound};
 
 /// Maximum number of a name's addresses that are dialled.
-const MAX_ATTEMPTS: usize = 4;
+const MAX_DIALLED_ADDRESSES: usize = 4;
 
 /// Addresses to which a session may be forwarded.
 #[derive(Debug)]
-pub struct Way {
+pub struct ResolvedTarget {
     /// Rule that allows it.
     pub rule: Arc<Rule>,
     /// Endpoint to dial, as in the OPEN.
@@ -26,14 +26,14 @@ pub struct Way {
 
 /// Reason why a session cannot be forwarded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoWay {
+pub struct Unreachable {
     /// Status to answer with.
     pub code: StatusCode,
     /// Explanation.
     pub detail: String,
 }
 
-impl NoWay {
+impl Unreachable {
     fn new(code: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -44,13 +44,13 @@ impl NoWay {
     /// Creates the refusal of a session whose stated wishes exceed what the rules allow
     /// (LH-WISH-1).
     #[must_use]
-    pub fn unmet(unmet: &Unmet) -> Self {
+    pub fn from_unmet(unmet: &UnmetBound) -> Self {
         Self::new(StatusCode::WishRefused, unmet.to_string())
     }
 
     /// Creates the refusal of a session that no rule allows.
     #[must_use]
-    pub fn not_allowed(asked: Asked<'_>) -> Self {
+    pub fn not_allowed(asked: AccessRequest<'_>) -> Self {
         Self::new(
             StatusCode::Refused,
             format!("no rule allows {asked} for this key"),
@@ -63,7 +63,7 @@ impl NoWay {
 #[derive(Debug)]
 pub struct Finder {
     resolver: Resolver,
-    lookups: Arc<SharedPlaces<Payer>>,
+    lookups: Arc<SharedPermits<Payer>>,
     own: OwnAddressReader,
 }
 
@@ -74,7 +74,7 @@ impl Finder {
     pub fn new(lookups: usize, own: OwnAddressReader) -> Self {
         Self {
             resolver: Resolver::new(),
-            lookups: SharedPlaces::new(lookups.max(1)),
+            lookups: SharedPermits::new(lookups.max(1)),
             own,
         }
     }
@@ -92,26 +92,26 @@ impl Finder {
     pub async fn find(
         &self,
         candidates: Candidates,
-        asked: Asked<'_>,
+        asked: AccessRequest<'_>,
         payer: Payer,
         deadline: Instant,
-    ) -> Result<Way, NoWay> {
+    ) -> Result<ResolvedTarget, Unreachable> {
         let Some(endpoint) = asked.dialled() else {
-            return Err(NoWay::not_allowed(asked));
+            return Err(Unreachable::not_allowed(asked));
         };
         let addresses = self.resolve(endpoint, payer, deadline).await?;
         // Read after the look-up, which can take long.
         let own = self.own.addresses();
         let allowed = candidates.rules.into_iter().find_map(|rule| {
             let mut addresses = rule.allowed(asked, &addresses, &own);
-            addresses.truncate(MAX_ATTEMPTS);
+            addresses.truncate(MAX_DIALLED_ADDRESSES);
             (!addresses.is_empty()).then_some((rule, addresses))
         });
         let Some((rule, addresses)) = allowed else {
             let detail = format!("no rule allows the addresses of {endpoint} for this key");
-            return Err(NoWay::new(StatusCode::Refused, detail));
+            return Err(Unreachable::new(StatusCode::Refused, detail));
         };
-        Ok(Way {
+        Ok(ResolvedTarget {
             rule,
             endpoint: endpoint.clone(),
             addresses,
@@ -123,12 +123,12 @@ impl Finder {
         endpoint: &Endpoint,
         payer: Payer,
         deadline: Instant,
-    ) -> Result<Vec<SocketAddr>, NoWay> {
+    ) -> Result<Vec<SocketAddr>, Unreachable> {
         let _place = match endpoint.host {
             Host::Ip(_) => None,
-            Host::Name(_) => Some(self.look_up_for(payer)?),
+            Host::Name(_) => Some(self.take_lookup_permit(payer)?),
         };
-        let failed = |code, why: &dyn Display| NoWay::new(code, format!("{endpoint}: {why}"));
+        let failed = |code, why: &dyn Display| Unreachable::new(code, format!("{endpoint}: {why}"));
         match timeout_at(deadline, self.resolver.addresses(endpoint)).await {
             Ok(Ok(addresses)) => Ok(addresses),
             Ok(Err(error @ ResolveError::NoAnswer)) => Err(failed(StatusCode::DialTimeout, &error)),
@@ -141,16 +141,16 @@ impl Finder {
     }
 
     /// Takes a permit for a look-up. Dropping it ends the look-up.
-    fn look_up_for(&self, payer: Payer) -> Result<HeldPlace<Payer>, NoWay> {
+    fn take_lookup_permit(&self, payer: Payer) -> Result<HeldPermit<Payer>, Unreachable> {
         self.lookups.take(payer).map_err(|full| {
             let detail = match full {
-                Full::All => "as many names are being looked up as it can",
-                Full::Share => {
+                ExhaustedBound::All => "as many names are being looked up as it can",
+                ExhaustedBound::Share => {
                     "as many names are being looked up for this key or source as fit beside the \
                     others"
                 }
             };
-            NoWay::new(StatusCode::Overloaded, detail)
+            Unreachable::new(StatusCode::Overloaded, detail)
         })
     }
 }

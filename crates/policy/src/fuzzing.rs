@@ -4,18 +4,18 @@
 
 use std::path::Path;
 
-use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds};
 
 use crate::{HostPattern, Policy};
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "policy",
         property: policy,
         seeds: policies,
     },
-    Target {
+    FuzzTarget {
         name: "pattern",
         property: pattern,
         seeds: patterns,
@@ -65,7 +65,7 @@ purposes = ["nightly copy", "tests"]
         let line = rule.lines().find(|line| line.starts_with(field)).unwrap();
         rule.replace(line, &format!("{field} = {value}"))
     };
-    texts(&[
+    text_seeds(&[
         ("rule", rule),
         ("two-rules", &format!("# who\n{rule}\n{rule}")),
         ("empty", ""),
@@ -114,7 +114,7 @@ purposes = ["nightly copy", "tests"]
 }
 
 fn patterns() -> Vec<Seed> {
-    texts(&[
+    text_seeds(&[
         ("network", "10.0.0.0/8"),
         ("network-6", "2001:db8::/32"),
         ("address", "192.0.2.7"),
@@ -135,6 +135,6 @@ fn patterns() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{Live, Policy, PolicyError};
+use crate::{Policy, PolicyError, RuleUsage};
 
 /// The policy in force and the use of its rules. Both change together.
 #[derive(Debug)]
-pub struct InForce {
+pub struct ActivePolicy {
     policy: RwLock<Arc<Policy>>,
-    live: Arc<Live>,
+    live: Arc<RuleUsage>,
 }
 
 /// Result of reloading a policy file.
 #[derive(Debug)]
-pub enum Reloaded {
+pub enum ReloadResult {
     /// The new policy is in force.
     Loaded(Arc<Policy>),
     /// The file has an error; the previous policy stays in force.
@@ -25,10 +25,10 @@ pub enum Reloaded {
     Failed,
 }
 
-impl Reloaded {
+impl ReloadResult {
     /// Returns the label of this result in metrics.
     #[must_use]
-    pub const fn word(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Loaded(_) => "loaded",
             Self::Refused(_) => "refused",
@@ -37,12 +37,12 @@ impl Reloaded {
     }
 }
 
-impl InForce {
+impl ActivePolicy {
     /// Creates a policy in force, whose rules are not used yet.
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self {
-            live: Live::new(&policy),
+            live: RuleUsage::new(&policy),
             policy: RwLock::new(Arc::new(policy)),
         }
     }
@@ -55,13 +55,13 @@ impl InForce {
 
     /// Returns the sessions and rates of its rules.
     #[must_use]
-    pub const fn live(&self) -> &Arc<Live> {
+    pub const fn live(&self) -> &Arc<RuleUsage> {
         &self.live
     }
 
     /// Reloads the policy from its file. A file with an error changes nothing. Returns `None` if
     /// the policy has no file.
-    pub async fn reload(&self) -> Option<Reloaded> {
+    pub async fn reload(&self) -> Option<ReloadResult> {
         let file = self.policy().file().map(Path::to_owned)?;
         let loaded = tokio::task::spawn_blocking(move || Policy::load(&file)).await;
         Some(match loaded {
@@ -71,10 +71,10 @@ impl InForce {
                 // entered.
                 self.live.reload(&policy);
                 *self.policy.write() = Arc::clone(&policy);
-                Reloaded::Loaded(policy)
+                ReloadResult::Loaded(policy)
             }
-            Ok(Err(error)) => Reloaded::Refused(error),
-            Err(_) => Reloaded::Failed,
+            Ok(Err(error)) => ReloadResult::Refused(error),
+            Err(_) => ReloadResult::Failed,
         })
     }
 }

@@ -57,17 +57,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_hop::read_trusted_file;
-use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, Next, Open, PublicKey};
+use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, NextReceiver, Open, PublicKey};
 
 pub use file::PolicyError;
-pub use find::{Finder, NoWay, Way};
-pub use in_force::{InForce, Reloaded};
-pub use live::{Live, NoPlace, RateLimits, RuleSession};
+pub use find::{Finder, ResolvedTarget, Unreachable};
+pub use in_force::{ActivePolicy, ReloadResult};
+pub use live::{NoPermit, RateLimits, RuleSession, RuleUsage};
 pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;
 pub use reach::{OwnAddresses, is_local};
-pub use wishes::{Unmet, Wishes};
+pub use wishes::{StatedWishes, UnmetBound};
 
 /// Rules of a depot, an off-ramp, or both, from a file in the form above.
 #[derive(Debug, Clone, Default)]
@@ -87,7 +87,7 @@ pub struct Rule {
     pub(crate) name: Arc<str>,
     principals: Principals,
     ports: Ports,
-    leads: Leads,
+    leads: RuleTarget,
     /// Cap on the rate of all its sessions together, in each direction, in bit/s. `None` is no cap.
     pub(crate) max_rate: Option<u64>,
     /// Maximum number of concurrent sessions. `None` is no bound of its own.
@@ -98,7 +98,7 @@ pub struct Rule {
 
 /// Destinations of a rule. No list is ever empty.
 #[derive(Debug)]
-enum Leads {
+enum RuleTarget {
     /// Through a depot.
     Relay {
         /// Destinations of sessions.
@@ -121,13 +121,13 @@ pub enum Role {
 
 /// Connection that an OPEN requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum AccessRequest<'a> {
     /// A depot is to forward the session.
     Relay {
         /// Destination of the session.
         destination: &'a Endpoint,
         /// Next hop to dial.
-        next: Next<'a>,
+        next: NextReceiver<'a>,
     },
     /// An off-ramp is to connect to this server.
     Server(&'a Endpoint),
@@ -200,7 +200,7 @@ impl Policy {
     /// [`PolicyError`], which names the line and the field. It is one line without control
     /// characters, whatever the text contains.
     pub fn parse(text: &str, file: &Path) -> Result<Self, PolicyError> {
-        let read = file::read(text, file)?;
+        let read = file::parse_rules(text, file)?;
         Ok(Self {
             rules: read.rules.into_iter().map(Arc::new).collect(),
             probers: Arc::new(read.probers),
@@ -251,17 +251,18 @@ impl Policy {
     /// Returns true if any rule for this role applies to the principal. Called before its signature
     /// is verified.
     #[must_use]
-    pub fn knows(&self, principal: &PublicKey, role: Role) -> bool {
-        self.of(role).any(|rule| rule.principals.include(principal))
+    pub fn has_rules_for(&self, principal: &PublicKey, role: Role) -> bool {
+        self.rules_for_role(role)
+            .any(|rule| rule.principals.include(principal))
     }
 
     /// Returns the number of rules for this role.
     #[must_use]
-    pub fn count(&self, role: Role) -> usize {
-        self.of(role).count()
+    pub fn count_rules(&self, role: Role) -> usize {
+        self.rules_for_role(role).count()
     }
 
-    fn of(&self, role: Role) -> impl Iterator<Item = &Arc<Rule>> {
+    fn rules_for_role(&self, role: Role) -> impl Iterator<Item = &Arc<Rule>> {
         self.rules.iter().filter(move |rule| rule.role() == role)
     }
 
@@ -278,7 +279,7 @@ impl Policy {
     pub fn candidates(
         &self,
         principal: &PublicKey,
-        asked: Asked<'_>,
+        asked: AccessRequest<'_>,
         own: &OwnAddresses,
     ) -> Candidates {
         let might = |rule: &&Arc<Rule>| {
@@ -287,18 +288,18 @@ impl Policy {
                 && rule.might_lead(asked, own)
         };
         let rules: Vec<Arc<Rule>> = self.rules.iter().filter(might).cloned().collect();
-        let listed = rules.iter().any(|rule| rule.lists(principal));
+        let listed = rules.iter().any(|rule| rule.lists_key(principal));
         Candidates { rules, listed }
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> AccessRequest<'a> {
     /// Returns what `open` requests from its receiver. `None` if the session ends at the receiver
     /// and has no ordinary server as its target.
     #[must_use]
-    pub fn of(open: &'a Open) -> Option<Self> {
-        match open.next() {
-            Next::Here => open.onward.as_ref().map(Self::Server),
+    pub fn from_open(open: &'a Open) -> Option<Self> {
+        match open.next_receiver() {
+            NextReceiver::Here => open.onward.as_ref().map(Self::Server),
             next => Some(Self::Relay {
                 destination: &open.destination,
                 next,
@@ -318,21 +319,21 @@ impl<'a> Asked<'a> {
     pub(crate) const fn dialled(&self) -> Option<&'a Endpoint> {
         match self {
             Self::Relay { next, .. } => match next {
-                Next::Hop(hop) => Some(&hop.endpoint),
-                Next::Destination(endpoint) => Some(endpoint),
-                Next::Here => None,
+                NextReceiver::Hop(hop) => Some(&hop.endpoint),
+                NextReceiver::Destination(endpoint) => Some(endpoint),
+                NextReceiver::Here => None,
             },
             Self::Server(server) => Some(server),
         }
     }
 }
 
-impl std::fmt::Display for Asked<'_> {
+impl std::fmt::Display for AccessRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Relay {
                 destination,
-                next: Next::Hop(hop),
+                next: NextReceiver::Hop(hop),
             } => write!(f, "{destination} by way of {}", hop.endpoint),
             _ => self.destination().fmt(f),
         }
@@ -347,37 +348,39 @@ impl Rule {
     }
 
     /// Returns true if the rule lists the key of `principal`.
-    pub(crate) fn lists(&self, principal: &PublicKey) -> bool {
+    pub(crate) fn lists_key(&self, principal: &PublicKey) -> bool {
         self.principals.keys.contains(principal)
     }
 
     const fn role(&self) -> Role {
         match self.leads {
-            Leads::Relay { .. } => Role::Depot,
-            Leads::Servers(_) => Role::Offramp,
+            RuleTarget::Relay { .. } => Role::Depot,
+            RuleTarget::Servers(_) => Role::Offramp,
         }
     }
 
-    fn might_lead(&self, asked: Asked<'_>, own: &OwnAddresses) -> bool {
+    fn might_lead(&self, asked: AccessRequest<'_>, own: &OwnAddresses) -> bool {
         match (asked, &self.leads) {
-            (Asked::Server(server), Leads::Servers(servers)) => servers
+            (AccessRequest::Server(server), RuleTarget::Servers(servers)) => servers
                 .iter()
                 .any(|pattern| pattern.might_grant(&server.host, own)),
-            (Asked::Relay { destination, next }, Leads::Relay { to, next_hops }) => match next {
-                Next::Here => false,
-                Next::Destination(destination) => {
-                    next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
-                        && to.iter().any(|to| to.might_grant(&destination.host, own))
+            (AccessRequest::Relay { destination, next }, RuleTarget::Relay { to, next_hops }) => {
+                match next {
+                    NextReceiver::Here => false,
+                    NextReceiver::Destination(destination) => {
+                        next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
+                            && to.iter().any(|to| to.might_grant(&destination.host, own))
+                    }
+                    // The next depot resolves the destination by its own policy. Here, only its written
+                    // form is checked.
+                    NextReceiver::Hop(hop) => {
+                        to.iter()
+                            .any(|to| to.grants_as_written(&destination.host, own))
+                            && depots(next_hops, hop.endpoint.port)
+                                .any(|depot| depot.might_grant(&hop.endpoint.host, own))
+                    }
                 }
-                // The next depot resolves the destination by its own policy. Here, only its written
-                // form is checked.
-                Next::Hop(hop) => {
-                    to.iter()
-                        .any(|to| to.grants_as_written(&destination.host, own))
-                        && depots(next_hops, hop.endpoint.port)
-                            .any(|depot| depot.might_grant(&hop.endpoint.host, own))
-                }
-            },
+            }
             _ => false,
         }
     }
@@ -386,7 +389,7 @@ impl Rule {
     #[must_use]
     pub fn allowed(
         &self,
-        asked: Asked<'_>,
+        asked: AccessRequest<'_>,
         addresses: &[SocketAddr],
         own: &OwnAddresses,
     ) -> Vec<SocketAddr> {
@@ -400,14 +403,19 @@ impl Rule {
         let allows = |address: &&SocketAddr| {
             let grants = |pattern: &HostPattern| pattern.grants(address.ip(), name, own);
             match (asked, &self.leads) {
-                (Asked::Server(_), Leads::Servers(servers)) => servers.iter().any(grants),
+                (AccessRequest::Server(_), RuleTarget::Servers(servers)) => {
+                    servers.iter().any(grants)
+                }
                 (
-                    Asked::Relay {
-                        next: Next::Hop(_), ..
+                    AccessRequest::Relay {
+                        next: NextReceiver::Hop(_),
+                        ..
                     },
-                    Leads::Relay { next_hops, .. },
+                    RuleTarget::Relay { next_hops, .. },
                 ) => depots(next_hops, endpoint.port).any(grants),
-                (Asked::Relay { .. }, Leads::Relay { to, .. }) => to.iter().any(grants),
+                (AccessRequest::Relay { .. }, RuleTarget::Relay { to, .. }) => {
+                    to.iter().any(grants)
+                }
                 _ => false,
             }
         };

@@ -15,16 +15,16 @@ use longhaul_hop::RateLimit;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Policy, Rule};
-use counts::Counts;
-pub use counts::NoPlace;
+pub use counts::NoPermit;
+use counts::SessionCounts;
 
 /// Sessions and rates of all rules.
 #[derive(Debug)]
-pub struct Live(Mutex<State>);
+pub struct RuleUsage(Mutex<UsageState>);
 
 #[derive(Debug, Default)]
-struct State {
-    counts: Counts,
+struct UsageState {
+    counts: SessionCounts,
     /// Rate limits of the rules in `counts`.
     limits: HashMap<Arc<str>, RateLimits>,
 }
@@ -41,12 +41,12 @@ pub struct RateLimits {
 /// Permit of one session under its rule, returned when dropped.
 #[derive(Debug)]
 pub struct RuleSession {
-    live: Arc<Live>,
+    live: Arc<RuleUsage>,
     rule: Arc<str>,
     limits: RateLimits,
 }
 
-impl Live {
+impl RuleUsage {
     /// Creates the counters of the policy in force.
     #[must_use]
     pub fn new(policy: &Policy) -> Arc<Self> {
@@ -58,7 +58,7 @@ impl Live {
     /// Adopts the bounds of a new policy in force.
     pub fn reload(&self, policy: &Policy) {
         let mut state = self.state();
-        let State { counts, limits } = &mut *state;
+        let UsageState { counts, limits } = &mut *state;
         counts.reload(policy.rules().map(|rule| (&rule.name, rule.max_sessions)));
         limits.retain(|name, _| counts.knows(name));
         for rule in policy.rules() {
@@ -74,9 +74,9 @@ impl Live {
     /// # Errors
     /// [`NoPlace`], according to the policy in force now, which may be newer than the one of
     /// `rule`.
-    pub fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
+    pub fn admit_session(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPermit> {
         let mut state = self.state();
-        let limits = state.limits.get(&rule.name).ok_or(NoPlace::Gone)?.clone();
+        let limits = state.limits.get(&rule.name).ok_or(NoPermit::Gone)?.clone();
         state.counts.enter(&rule.name)?;
         Ok(RuleSession {
             live: Arc::clone(self),
@@ -85,7 +85,7 @@ impl Live {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, UsageState> {
         self.0.lock()
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use longhaul_hop::Grant;
+    use longhaul_hop::DrawOutcome;
 
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {
@@ -146,15 +146,15 @@ mod tests {
         Policy::parse(&text, Path::new("p.toml")).expect(&text)
     }
 
-    fn enter(live: &Arc<Live>, policy: &Policy, name: &str) -> Result<RuleSession, NoPlace> {
+    fn enter(live: &Arc<RuleUsage>, policy: &Policy, name: &str) -> Result<RuleSession, NoPermit> {
         let rule = policy.rules().find(|rule| &*rule.name == name);
-        live.enter(rule.expect(name))
+        live.admit_session(rule.expect(name))
     }
 
     /// Draws all tokens of a limit, and returns their number.
-    fn empty(limit: &RateLimit) -> usize {
+    fn drain(limit: &RateLimit) -> usize {
         let mut drawn = 0;
-        while let Grant::Bytes(n) = limit.draw(64 * 1024) {
+        while let DrawOutcome::Bytes(n) = limit.draw(64 * 1024) {
             drawn += n;
         }
         drawn
@@ -163,20 +163,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn reload_does_not_refill_the_bucket() {
         let capped = policy(&[("a", "max_rate = \"80 Mbit/s\"")]);
-        let live = Live::new(&capped);
+        let live = RuleUsage::new(&capped);
         let session = enter(&live, &capped, "a").expect("a place");
-        assert_eq!(empty(&session.limits().forward), 1_000_000);
+        assert_eq!(drain(&session.limits().forward), 1_000_000);
         for _ in 0..10 {
             live.reload(&capped);
             let another = enter(&live, &capped, "a").expect("a place");
             assert_eq!(
-                empty(&another.limits().forward),
+                drain(&another.limits().forward),
                 0,
                 "the rule's burst is used"
             );
         }
         assert_eq!(
-            empty(&session.limits().backward),
+            drain(&session.limits().backward),
             1_000_000,
             "each way for itself"
         );
@@ -189,19 +189,23 @@ mod tests {
             policy(&[("a", "max_rate = \"80 Mbit/s\"")]),
             policy(&[("a", "max_rate = \"8 Mbit/s\"")]),
         ];
-        let live = Live::new(&policies[0]);
+        let live = RuleUsage::new(&policies[0]);
         let session = enter(&live, &policies[0], "a").expect("a place");
         let limit = session.limits().forward;
-        assert_eq!(limit.draw(usize::MAX), Grant::Bytes(usize::MAX), "no cap");
+        assert_eq!(
+            limit.draw(usize::MAX),
+            DrawOutcome::Bytes(usize::MAX),
+            "no cap"
+        );
         live.reload(&policies[1]);
-        assert_eq!(empty(&limit), 1_000_000);
+        assert_eq!(drain(&limit), 1_000_000);
         live.reload(&policies[2]);
         tokio::time::advance(std::time::Duration::from_millis(50)).await;
-        assert_eq!(empty(&limit), 50_000, "a megabyte a second");
+        assert_eq!(drain(&limit), 50_000, "a megabyte a second");
         live.reload(&policies[0]);
         assert_eq!(
             limit.draw(usize::MAX),
-            Grant::Bytes(usize::MAX),
+            DrawOutcome::Bytes(usize::MAX),
             "no cap again"
         );
     }
@@ -209,12 +213,12 @@ mod tests {
     #[test]
     fn removed_rule_is_counted_until_its_sessions_end() {
         let (one, none) = (policy(&[("a", "max_sessions = 1")]), policy(&[]));
-        let live = Live::new(&one);
+        let live = RuleUsage::new(&one);
         let session = enter(&live, &one, "a").expect("a place");
         live.reload(&none);
-        assert_eq!(enter(&live, &one, "a").expect_err("gone"), NoPlace::Gone);
+        assert_eq!(enter(&live, &one, "a").expect_err("gone"), NoPermit::Gone);
         live.reload(&one);
-        assert_eq!(enter(&live, &one, "a").expect_err("full"), NoPlace::Full);
+        assert_eq!(enter(&live, &one, "a").expect_err("full"), NoPermit::Full);
         live.reload(&none);
         drop(session);
         assert!(

@@ -31,7 +31,7 @@ impl Network {
 
     /// Creates the network of the first `prefix` bits of `address`. A longer prefix than the
     /// address has gives the address alone.
-    pub(super) fn around(address: IpAddr, prefix: u8) -> Self {
+    pub(super) fn containing(address: IpAddr, prefix: u8) -> Self {
         let (number, width) = bits(address);
         let prefix = prefix.min(width);
         let first = top(number, width, prefix)
@@ -79,7 +79,7 @@ impl Network {
     }
 
     /// Returns the number of addresses; `None` if there are 2^64 or more.
-    pub(super) fn size(&self) -> Option<u64> {
+    pub(super) fn address_count(&self) -> Option<u64> {
         let (_, width) = bits(self.address);
         1u64.checked_shl(u32::from(width.saturating_sub(self.prefix)))
     }
@@ -130,7 +130,7 @@ impl FromStr for Network {
                     format!("{text:?} has an ill-formed prefix: write 0 to {width} after the slash")
                 })?,
         };
-        let network = Self::around(address, prefix);
+        let network = Self::containing(address, prefix);
         if network.address != address {
             return Err(format!(
                 "{text:?} has bits set after its prefix: write the network's first address"
@@ -154,7 +154,7 @@ mod tests {
             prefix in 0u8..=128,
         ) {
             let (address, other) = (Ipv6Addr::from_bits(address), Ipv6Addr::from_bits(other));
-            let network = Network::around(address.into(), prefix);
+            let network = Network::containing(address.into(), prefix);
             prop_assert!(network.contains(address.into()));
             let shared = (address.to_bits() ^ other.to_bits()).leading_zeros();
             prop_assert_eq!(network.contains(other.into()), shared >= u32::from(prefix));
@@ -167,10 +167,10 @@ mod tests {
             wider in 0u8..=32,
         ) {
             let address = IpAddr::V4(Ipv4Addr::from_bits(address));
-            let network = Network::around(address, prefix);
-            let other = Network::around(address, wider);
+            let network = Network::containing(address, prefix);
+            let other = Network::containing(address, wider);
             prop_assert_eq!(network.is_within(&other), wider <= prefix);
-            prop_assert_eq!(network.size(), Some(1 << (32 - prefix)));
+            prop_assert_eq!(network.address_count(), Some(1 << (32 - prefix)));
         }
     }
 
@@ -202,7 +202,9 @@ mod tests {
             assert!(text.parse::<Network>().is_ok(), "{text}");
         }
         assert_eq!(
-            "::/64".parse::<Network>().map(|network| network.size()),
+            "::/64"
+                .parse::<Network>()
+                .map(|network| network.address_count()),
             Ok(None)
         );
     }

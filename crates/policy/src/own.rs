@@ -19,10 +19,10 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 /// machine is not, nor are addresses that only routes make local (`ip route add local`). A policy
 /// that grants networks with such addresses grants this machine, too.
 #[derive(Debug)]
-pub struct OwnAddressReader(Mutex<Latest>);
+pub struct OwnAddressReader(Mutex<CachedAddresses>);
 
 #[derive(Debug)]
-struct Latest {
+struct CachedAddresses {
     addresses: Arc<OwnAddresses>,
     read: Instant,
 }
@@ -33,7 +33,7 @@ impl OwnAddressReader {
     /// # Errors
     /// The kernel's error, for example when no descriptors are left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Mutex::new(Latest {
+        Ok(Self(Mutex::new(CachedAddresses {
             addresses: Arc::new(read()?),
             read: Instant::now(),
         })))

@@ -8,7 +8,7 @@ use longhaul_proto::Host;
 use longhaul_proto::text::printable;
 
 use crate::network::Network;
-use crate::reach::{OwnAddresses, leads, leads_nowhere};
+use crate::reach::{OwnAddresses, is_granted, is_never_granted};
 
 /// Pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`,
 /// `*.example.org`, or `*`.
@@ -31,8 +31,8 @@ impl HostPattern {
     /// point it at the depot's neighbours. Add the network to the rule to allow those.
     pub(crate) fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
         match self {
-            Self::Network(network) => leads(Some(network), address, own),
-            _ => name.is_some_and(|name| self.names(name)) && leads(None, address, own),
+            Self::Network(network) => is_granted(Some(network), address, own),
+            _ => name.is_some_and(|name| self.matches_name(name)) && is_granted(None, address, own),
         }
     }
 
@@ -40,7 +40,7 @@ impl HostPattern {
     /// ([`is_local`](crate::is_local)) only if the network is that narrow. Names grant no address.
     #[must_use]
     pub fn names_address(&self, address: IpAddr, own: &OwnAddresses) -> bool {
-        matches!(self, Self::Network(network) if leads(Some(network), address, own))
+        matches!(self, Self::Network(network) if is_granted(Some(network), address, own))
     }
 
     /// Returns true if the pattern matches a host with this address or this name. A match alone
@@ -51,7 +51,7 @@ impl HostPattern {
             Self::Network(network) => {
                 address.is_some_and(|address| network.contains(address.to_canonical()))
             }
-            _ => name.is_some_and(|name| self.names(name)),
+            _ => name.is_some_and(|name| self.matches_name(name)),
         }
     }
 
@@ -59,7 +59,7 @@ impl HostPattern {
     pub(crate) fn grants_as_written(&self, host: &Host, own: &OwnAddresses) -> bool {
         match host {
             Host::Ip(address) => self.grants(*address, None, own),
-            Host::Name(name) => self.names(name),
+            Host::Name(name) => self.matches_name(name),
         }
     }
 
@@ -74,14 +74,14 @@ impl HostPattern {
     /// that never grant anything, such as multicast.
     pub(crate) fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
         match (self, host) {
-            (Self::Network(network), Host::Name(_)) => !leads_nowhere(network),
+            (Self::Network(network), Host::Name(_)) => !is_never_granted(network),
             _ => self.grants_as_written(host, own),
         }
     }
 
     /// Returns true if this pattern matches `name`. A network matches no name.
     #[must_use]
-    pub fn names(&self, name: &str) -> bool {
+    pub fn matches_name(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name);
         match self {
             Self::Network(_) => false,
@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn suffixes_match_whole_labels() {
-        assert!(pattern("*.example.org").names("a.b.example.org"));
-        assert!(!pattern("*.example.org").names("example.org"));
-        assert!(!pattern("*.example.org").names("badexample.org"));
-        assert!(pattern("*").names("anything"));
-        assert!(!pattern("example.org").names("an.example.org"));
+        assert!(pattern("*.example.org").matches_name("a.b.example.org"));
+        assert!(!pattern("*.example.org").matches_name("example.org"));
+        assert!(!pattern("*.example.org").matches_name("badexample.org"));
+        assert!(pattern("*").matches_name("anything"));
+        assert!(!pattern("example.org").matches_name("an.example.org"));
     }
 
     #[test]

@@ -15,15 +15,15 @@ use crate::network::Network;
 pub struct OwnAddresses(BTreeSet<IpAddr>);
 
 impl OwnAddresses {
-    fn contain(&self, address: IpAddr) -> bool {
+    fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 
     /// Returns true if every address of `network` is one of these.
-    fn cover(&self, network: &Network) -> bool {
+    fn covers(&self, network: &Network) -> bool {
         let within = self.0.iter().filter(|address| network.contains(**address));
         network
-            .size()
+            .address_count()
             .is_some_and(|size| within.count() as u64 == size)
     }
 }
@@ -41,7 +41,7 @@ impl FromIterator<IpAddr> for OwnAddresses {
 
 /// Class of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum AddressClass {
     /// A globally reachable address.
     Global,
     /// An address of a network that is not global, or whose use is unknown. Names from outside must
@@ -106,56 +106,56 @@ const GLOBAL_UNICAST: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
 /// Range of IPv6 addresses with embedded IPv4 addresses. A translator or tunnel forwards to the
 /// embedded address.
-struct Carrier {
+struct EmbeddingRange {
     range: Network,
     /// Bit positions of the embedded IPv4 addresses, from the first bit, with the mask they are
     /// XORed with.
     at: &'static [(u8, u32)],
     /// Class of the address if all embedded addresses are global.
-    at_best: Reach,
+    class_if_global: AddressClass,
 }
 
-const CARRIERS: [Carrier; 4] = [
+const EMBEDDING_RANGES: [EmbeddingRange; 4] = [
     // NAT64 with its well-known prefix (RFC 6052). IPv6-only hosts reach IPv4 hosts through it, so
     // names resolve to such addresses.
-    Carrier {
+    EmbeddingRange {
         range: Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96),
         at: &[(96, 0)],
-        at_best: Reach::Global,
+        class_if_global: AddressClass::Global,
     },
     // IPv4-translated (RFC 2765, section 2.1, RFC 7915): within the domain of one translator.
-    Carrier {
+    EmbeddingRange {
         range: Network::v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96),
         at: &[(96, 0)],
-        at_best: Reach::Private,
+        class_if_global: AddressClass::Private,
     },
     // 6to4 (RFC 3056), deprecated by RFC 7526: the embedded address is the site's router.
-    Carrier {
+    EmbeddingRange {
         range: Network::v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),
         at: &[(16, 0)],
-        at_best: Reach::Private,
+        class_if_global: AddressClass::Private,
     },
     // Teredo (RFC 4380, section 4): the server, and the client's NAT with inverted bits.
-    Carrier {
+    EmbeddingRange {
         range: Network::v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32),
         at: &[(32, 0), (96, u32::MAX)],
-        at_best: Reach::Private,
+        class_if_global: AddressClass::Private,
     },
 ];
 
 /// Returns true if a rule grants `address`. The rule names `network`, or, if that is `None`, the
 /// name that was resolved to the address.
-pub(super) fn leads(network: Option<&Network>, address: IpAddr, own: &OwnAddresses) -> bool {
+pub(super) fn is_granted(network: Option<&Network>, address: IpAddr, own: &OwnAddresses) -> bool {
     let address = address.to_canonical();
     let Some(network) = network else {
-        return Reach::of(address, own) == Reach::Global;
+        return AddressClass::classify(address, own) == AddressClass::Global;
     };
     network.contains(address)
-        && match Reach::of(address, own) {
-            Reach::Global | Reach::Private => true,
-            Reach::Local(range) => network.is_within(&range),
-            Reach::Own => own.cover(network),
-            Reach::Never => false,
+        && match AddressClass::classify(address, own) {
+            AddressClass::Global | AddressClass::Private => true,
+            AddressClass::Local(range) => network.is_within(&range),
+            AddressClass::Own => own.covers(network),
+            AddressClass::Never => false,
         }
 }
 
@@ -169,26 +169,26 @@ pub(super) fn leads(network: Option<&Network>, address: IpAddr, own: &OwnAddress
 #[must_use]
 pub fn is_local(address: IpAddr, own: &OwnAddresses) -> bool {
     matches!(
-        Reach::of(address.to_canonical(), own),
-        Reach::Local(_) | Reach::Own | Reach::Never
+        AddressClass::classify(address.to_canonical(), own),
+        AddressClass::Local(_) | AddressClass::Own | AddressClass::Never
     )
 }
 
 /// Returns true if no address in `network` is ever a destination.
-pub(super) fn leads_nowhere(network: &Network) -> bool {
+pub(super) fn is_never_granted(network: &Network) -> bool {
     // The IPv6 loopback address lies within one of these ranges.
     NEVER.iter().any(|never| network.is_within(never))
         && !LOCAL.iter().any(|local| network.is_within(local))
 }
 
-impl Reach {
+impl AddressClass {
     /// Classifies an address in canonical form (not an IPv4-mapped IPv6 address).
-    fn of(address: IpAddr, own: &OwnAddresses) -> Self {
-        let (itself, _) = Self::as_it_stands(address, own);
+    fn classify(address: IpAddr, own: &OwnAddresses) -> Self {
+        let (itself, _) = Self::classify_outer(address, own);
         let IpAddr::V6(v6) = address else {
             return itself;
         };
-        let Some(carrier) = CARRIERS
+        let Some(carrier) = EMBEDDING_RANGES
             .iter()
             .find(|carrier| carrier.range.contains(address))
         else {
@@ -198,21 +198,21 @@ impl Reach {
             return itself;
         }
         let carried = carrier.at.iter().map(|&(at, mask)| {
-            let (reach, range) = Self::as_it_stands(carried(v6, at, mask).into(), own);
+            let (reach, range) = Self::classify_outer(embedded_ipv4(v6, at, mask).into(), own);
             match reach {
-                Self::Global => carrier.at_best,
+                Self::Global => carrier.class_if_global,
                 Self::Never => Self::Never,
                 // As narrow as a rule for the embedded address would have to be. A rule for the
                 // whole carrier range must not grant inside addresses.
-                _ => Self::Local(Network::around(address, at.saturating_add(range))),
+                _ => Self::Local(Network::containing(address, at.saturating_add(range))),
             }
         });
-        carried.fold(carrier.at_best, Self::stricter)
+        carried.fold(carrier.class_if_global, Self::stricter)
     }
 
     /// Classifies an address without regard to embedded ones. Also returns the prefix length of the
     /// range that decided.
-    fn as_it_stands(address: IpAddr, own: &OwnAddresses) -> (Self, u8) {
+    fn classify_outer(address: IpAddr, own: &OwnAddresses) -> (Self, u8) {
         let within = |networks: &[Network]| {
             networks
                 .iter()
@@ -223,7 +223,7 @@ impl Reach {
             (Self::Local(loopback), loopback.prefix())
         } else if let Some(never) = within(&NEVER) {
             (Self::Never, never.prefix())
-        } else if own.contain(address) {
+        } else if own.contains(address) {
             (Self::Own, if address.is_ipv4() { 32 } else { 128 })
         } else if let Some(link) = within(&LOCAL) {
             (Self::Local(link), link.prefix())
@@ -258,7 +258,7 @@ impl Reach {
 }
 
 /// Returns the IPv4 address embedded in `address` at bit `at`, XORed with `mask`.
-fn carried(address: Ipv6Addr, at: u8, mask: u32) -> Ipv4Addr {
+fn embedded_ipv4(address: Ipv6Addr, at: u8, mask: u32) -> Ipv4Addr {
     let shifted = address.to_bits() >> 96u8.saturating_sub(at);
     #[expect(
         clippy::cast_possible_truncation,

@@ -33,7 +33,7 @@ fn dialled(
     });
     let next = hop
         .as_ref()
-        .map_or(Next::Destination(&destination), Next::Hop);
+        .map_or(NextReceiver::Destination(&destination), NextReceiver::Hop);
     let addresses: Vec<SocketAddr> = resolved
         .iter()
         .map(|a| a.parse().expect("address"))
@@ -42,7 +42,7 @@ fn dialled(
     let rules = policy
         .candidates(
             &key(),
-            Asked::Relay {
+            AccessRequest::Relay {
                 destination: &destination,
                 next,
             },
@@ -53,7 +53,7 @@ fn dialled(
         .iter()
         .map(|rule| {
             rule.allowed(
-                Asked::Relay {
+                AccessRequest::Relay {
                     destination: &destination,
                     next,
                 },
@@ -67,20 +67,22 @@ fn dialled(
 
 #[test]
 fn nothing_is_allowed_by_default() {
-    assert!(!Policy::deny_all().knows(&key(), Role::Depot));
+    assert!(!Policy::deny_all().has_rules_for(&key(), Role::Depot));
     let other = PublicKey::from_bytes([7; 32]);
     let policy = policy_of("to = [\"192.0.2.0/24\"]");
-    assert!(policy.knows(&key(), Role::Depot) && !policy.knows(&other, Role::Depot));
+    assert!(
+        policy.has_rules_for(&key(), Role::Depot) && !policy.has_rules_for(&other, Role::Depot)
+    );
     assert!(admitted(&policy, &other, "192.0.2.1:7511").rules.is_empty());
 }
 
 /// Returns the candidates of `policy` for `principal` and a direct session to `destination`.
 fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candidates {
     let destination: Endpoint = destination.parse().expect("destination");
-    let next = Next::Destination(&destination);
+    let next = NextReceiver::Destination(&destination);
     policy.candidates(
         principal,
-        Asked::Relay {
+        AccessRequest::Relay {
             destination: &destination,
             next,
         },
@@ -125,8 +127,9 @@ fn wide_network_excludes_own_addresses() {
         .iter()
         .map(|address| address.parse::<std::net::IpAddr>().expect("address"))
         .collect();
-    let admits = |next: Next<'_>, destination: &Endpoint| {
-        let candidates = policy.candidates(&key(), Asked::Relay { destination, next }, &own);
+    let admits = |next: NextReceiver<'_>, destination: &Endpoint| {
+        let candidates =
+            policy.candidates(&key(), AccessRequest::Relay { destination, next }, &own);
         !candidates.rules.is_empty()
     };
     let at = |text: &str| -> Endpoint { text.parse().expect(text) };
@@ -137,7 +140,7 @@ fn wide_network_excludes_own_addresses() {
     ] {
         let destination = at(destination);
         assert_eq!(
-            admits(Next::Destination(&destination), &destination),
+            admits(NextReceiver::Destination(&destination), &destination),
             allowed,
             "{destination}"
         );
@@ -149,15 +152,15 @@ fn wide_network_excludes_own_addresses() {
             key: None,
         };
         assert_eq!(
-            admits(Next::Hop(&hop), &at("20.0.0.3:7511")),
+            admits(NextReceiver::Hop(&hop), &at("20.0.0.3:7511")),
             allowed,
             "{hop:?}"
         );
     }
     // The rule may grant a name; its addresses are checked once it is resolved.
     let name = at("dtn.example.org:7511");
-    let next = Next::Destination(&name);
-    let asked = Asked::Relay {
+    let next = NextReceiver::Destination(&name);
+    let asked = AccessRequest::Relay {
         destination: &name,
         next,
     };
@@ -320,7 +323,7 @@ fn let_off(
         .iter()
         .map(|a| a.parse().expect("address"))
         .collect();
-    let asked = Asked::Server(&server);
+    let asked = AccessRequest::Server(&server);
     let rules = policy.candidates(&key(), asked, own).rules;
     rules
         .iter()
@@ -331,9 +334,14 @@ fn let_off(
 #[test]
 fn servers_apply_to_offramps_destinations_to_depots() {
     let servers = server_policy("servers = [\"192.0.2.0/24\"]");
-    assert!(servers.knows(&key(), Role::Offramp) && !servers.knows(&key(), Role::Depot));
+    assert!(
+        servers.has_rules_for(&key(), Role::Offramp) && !servers.has_rules_for(&key(), Role::Depot)
+    );
     assert_eq!(
-        (servers.count(Role::Offramp), servers.count(Role::Depot)),
+        (
+            servers.count_rules(Role::Offramp),
+            servers.count_rules(Role::Depot)
+        ),
         (1, 0)
     );
     assert!(dialled(&servers, "192.0.2.1:80", None, &["192.0.2.1:80"]).is_empty());
@@ -345,7 +353,7 @@ fn servers_apply_to_offramps_destinations_to_depots() {
     assert!(let_off(&servers, "192.0.2.1:81", &["192.0.2.1:81"], &own).is_empty());
     let depots = policy_of("to = [\"192.0.2.0/24\"]\nports = [80]");
     assert!(let_off(&depots, "192.0.2.1:80", &["192.0.2.1:80"], &own).is_empty());
-    assert!(!depots.knows(&key(), Role::Offramp));
+    assert!(!depots.has_rules_for(&key(), Role::Offramp));
 }
 
 #[test]
@@ -461,18 +469,18 @@ proptest! {
                 key: None
             }
         );
-        let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
+        let next = hop.as_ref().map_or(NextReceiver::Destination(&destination), NextReceiver::Hop);
         let endpoint = next.endpoint().expect("somewhere");
         let address = match endpoint.host {
             Host::Ip(address) => address,
             Host::Name(_) => answer,
         };
         let candidates = policy
-            .candidates(&key(), Asked::Relay { destination: &destination, next }, &own)
+            .candidates(&key(), AccessRequest::Relay { destination: &destination, next }, &own)
             .rules;
         let addresses = [SocketAddr::new(address, endpoint.port)];
         let allowed = |rule: &Arc<Rule>| !rule
-            .allowed(Asked::Relay { destination: &destination, next }, &addresses, &own)
+            .allowed(AccessRequest::Relay { destination: &destination, next }, &addresses, &own)
             .is_empty();
         if matches!(endpoint.host, Host::Ip(_)) {
             prop_assert!(candidates.iter().all(allowed), "an address is granted or not");

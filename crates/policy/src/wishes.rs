@@ -11,14 +11,14 @@ use crate::{Candidates, Rule};
 
 /// Divisor of the stated size: a session may carry this fraction more, for TLS and for messages of
 /// services.
-const OVERHEAD_PART: u64 = 8;
+const OVERHEAD_DIVISOR: u64 = 8;
 /// Bytes that any session may carry beyond its stated size, so that short ones have room for their
 /// encryption.
 const OVERHEAD_BYTES: u64 = 1024 * 1024;
 
 /// Wishes that an initiator states for its session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wishes<'a> {
+pub struct StatedWishes<'a> {
     /// Purpose of the session.
     pub purpose: Option<&'a str>,
     /// Size, in bytes.
@@ -44,21 +44,21 @@ pub(crate) struct Bounds {
 
 /// Bound that a session exceeds. It displays as one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unmet {
+pub struct UnmetBound {
     rule: Arc<str>,
-    what: What,
+    what: ExceededBound,
 }
 
 /// Exceeded bound with the stated value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum ExceededBound {
     Size(u64, Option<u64>),
     Rate(u64, Option<u64>),
     Duration(u64, Option<u64>),
     Purpose(Option<String>),
 }
 
-impl<'a> From<&'a Open> for Wishes<'a> {
+impl<'a> From<&'a Open> for StatedWishes<'a> {
     fn from(open: &'a Open) -> Self {
         Self {
             purpose: open.purpose.as_deref(),
@@ -71,24 +71,24 @@ impl<'a> From<&'a Open> for Wishes<'a> {
 
 impl Bounds {
     /// Returns the first bound that the wishes exceed.
-    fn unmet(&self, wishes: &Wishes<'_>) -> Option<What> {
+    fn unmet(&self, wishes: &StatedWishes<'_>) -> Option<ExceededBound> {
         let beyond = |bound: Option<u64>, stated: Option<u64>| {
             bound.filter(|bound| stated.is_none_or(|stated| stated > *bound))
         };
         if let Some(bound) = beyond(self.size, wishes.size) {
-            return Some(What::Size(bound, wishes.size));
+            return Some(ExceededBound::Size(bound, wishes.size));
         }
         if let Some(bound) = beyond(self.rate, wishes.rate) {
-            return Some(What::Rate(bound, wishes.rate));
+            return Some(ExceededBound::Rate(bound, wishes.rate));
         }
         if let Some(bound) = beyond(self.duration, wishes.duration) {
-            return Some(What::Duration(bound, wishes.duration));
+            return Some(ExceededBound::Duration(bound, wishes.duration));
         }
         let purposes = self.purposes.as_ref()?;
         let is_one = wishes
             .purpose
             .is_some_and(|purpose| purposes.iter().any(|one| one == purpose));
-        (!is_one).then(|| What::Purpose(wishes.purpose.map(str::to_owned)))
+        (!is_one).then(|| ExceededBound::Purpose(wishes.purpose.map(str::to_owned)))
     }
 }
 
@@ -96,11 +96,11 @@ impl Rule {
     /// Returns the maximum number of bytes in each direction for a session that stated this size.
     /// `None` if the rule does not bound it.
     #[must_use]
-    pub fn most_bytes(&self, stated: Option<u64>) -> Option<u64> {
+    pub fn max_bytes(&self, stated: Option<u64>) -> Option<u64> {
         let stated = stated.filter(|_| self.bounds.size.is_some())?;
         Some(
             stated
-                .saturating_add(stated / OVERHEAD_PART)
+                .saturating_add(stated / OVERHEAD_DIVISOR)
                 .saturating_add(OVERHEAD_BYTES),
         )
     }
@@ -111,12 +111,16 @@ impl Candidates {
     ///
     /// # Errors
     /// [`Unmet`] for the first rule, if there were rules and none remains.
-    pub fn within(mut self, principal: &PublicKey, wishes: &Wishes<'_>) -> Result<Self, Unmet> {
+    pub fn retain_within(
+        mut self,
+        principal: &PublicKey,
+        wishes: &StatedWishes<'_>,
+    ) -> Result<Self, UnmetBound> {
         let mut unmet = None;
         self.rules.retain(|rule| match rule.bounds.unmet(wishes) {
             None => true,
             Some(what) => {
-                unmet.get_or_insert_with(|| Unmet {
+                unmet.get_or_insert_with(|| UnmetBound {
                     rule: Arc::clone(&rule.name),
                     what,
                 });
@@ -126,60 +130,62 @@ impl Candidates {
         match unmet {
             Some(unmet) if self.rules.is_empty() => Err(unmet),
             _ => {
-                self.listed = self.rules.iter().any(|rule| rule.lists(principal));
+                self.listed = self.rules.iter().any(|rule| rule.lists_key(principal));
                 Ok(self)
             }
         }
     }
 }
 
-impl fmt::Display for Unmet {
+impl fmt::Display for UnmetBound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = printable(self.rule.as_bytes());
         let rate = |bits: u64| Rate::nearest(bits as f64);
         let time = |seconds: u64| Time::from_seconds(seconds as f64);
         match &self.what {
-            What::Size(bound, None) => {
+            ExceededBound::Size(bound, None) => {
                 write!(
                     f,
                     "{name}: state the size, at most {} (max_size)",
                     ByteCount(*bound)
                 )
             }
-            What::Size(bound, Some(stated)) => write!(
+            ExceededBound::Size(bound, Some(stated)) => write!(
                 f,
                 "{name}: at most {} (max_size), not {}",
                 ByteCount(*bound),
                 ByteCount(*stated)
             ),
-            What::Rate(bound, None) => {
+            ExceededBound::Rate(bound, None) => {
                 write!(
                     f,
                     "{name}: state the rate, at most {} (max_wished_rate)",
                     rate(*bound)
                 )
             }
-            What::Rate(bound, Some(stated)) => write!(
+            ExceededBound::Rate(bound, Some(stated)) => write!(
                 f,
                 "{name}: at most {} (max_wished_rate), not {}",
                 rate(*bound),
                 rate(*stated)
             ),
-            What::Duration(bound, None) => {
+            ExceededBound::Duration(bound, None) => {
                 write!(
                     f,
                     "{name}: state the duration, at most {} (max_duration)",
                     time(*bound)
                 )
             }
-            What::Duration(bound, Some(stated)) => write!(
+            ExceededBound::Duration(bound, Some(stated)) => write!(
                 f,
                 "{name}: at most {} (max_duration), not {}",
                 time(*bound),
                 time(*stated)
             ),
-            What::Purpose(None) => write!(f, "{name}: state a purpose that it allows (purposes)"),
-            What::Purpose(Some(stated)) => {
+            ExceededBound::Purpose(None) => {
+                write!(f, "{name}: state a purpose that it allows (purposes)")
+            }
+            ExceededBound::Purpose(Some(stated)) => {
                 write!(
                     f,
                     "{name}: not for \"{}\" (purposes)",

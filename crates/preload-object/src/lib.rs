@@ -115,7 +115,7 @@ static SET_UP: extern "C" fn() = {
 #[unsafe(link_section = ".fini_array")]
 static ENDING: extern "C" fn() = {
     extern "C" fn ending() {
-        process::ending();
+        process::on_exit();
     }
     ending
 };

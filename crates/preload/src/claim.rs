@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::time::Timespec;
 
 /// First value that is a holding thread; states below it belong to the user of the claim.
-pub const HOLDERS: u64 = 4096;
+pub const MIN_HOLDER: u64 = 4096;
 /// Attempts that only yield, before the thread sleeps between them.
 const MAX_YIELDS: u32 = 64;
 /// Pause between later attempts.
@@ -24,9 +24,9 @@ const CLAIM_RETRY_INTERVAL: Timespec = Timespec {
 const CLAIM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A word that is either one of a few states, or the thread that holds the claim.
-pub struct Claim(AtomicU64);
+pub struct ThreadClaim(AtomicU64);
 
-impl Claim {
+impl ThreadClaim {
     /// Returns a claim in this state.
     pub const fn new(state: u64) -> Self {
         Self(AtomicU64::new(state))
@@ -46,7 +46,7 @@ impl Claim {
 
     /// Takes the claim if it is in the state `from`, or reaches it soon. It waits only while other
     /// threads hold the claim.
-    pub fn take_soon(&self, from: u64) -> bool {
+    pub fn take_with_timeout(&self, from: u64) -> bool {
         let mut pauses = 0;
         for attempt in 0_u32.. {
             if self.take(from) {
@@ -56,7 +56,7 @@ impl Claim {
             if state == from {
                 continue;
             }
-            if state < HOLDERS || state == this_thread() {
+            if state < MIN_HOLDER || state == this_thread() {
                 return false;
             }
             if attempt < MAX_YIELDS {
@@ -72,14 +72,14 @@ impl Claim {
     }
 
     /// Releases the claim in this state.
-    pub fn put(&self, state: u64) {
+    pub fn release(&self, state: u64) {
         self.0.store(state, Ordering::Release);
     }
 
     /// Returns true, in the child of a fork, if a thread held it that the child does not have.
     pub fn is_orphan(&self) -> bool {
         let state = self.state();
-        state >= HOLDERS && state != this_thread()
+        state >= MIN_HOLDER && state != this_thread()
     }
 }
 
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn one_thread_holds_at_a_time() {
-        let claim = Claim::new(1);
+        let claim = ThreadClaim::new(1);
         assert!(!claim.take(0) && claim.take(1));
         assert!(
-            !claim.take_soon(1),
+            !claim.take_with_timeout(1),
             "a handler would wait for what it interrupted"
         );
         assert!(
@@ -108,16 +108,16 @@ mod tests {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| claim.is_orphan());
             assert!(other.join().unwrap());
-            let waits = scope.spawn(|| claim.take_soon(2));
-            claim.put(2);
+            let waits = scope.spawn(|| claim.take_with_timeout(2));
+            claim.release(2);
             assert!(waits.join().unwrap());
         });
     }
 
     #[test]
     fn permanently_held_claim_is_given_up() {
-        let claim = Claim::new(0);
+        let claim = ThreadClaim::new(0);
         std::thread::scope(|scope| scope.spawn(|| assert!(claim.take(0))).join().unwrap());
-        assert!(!claim.take_soon(0));
+        assert!(!claim.take_with_timeout(0));
     }
 }

@@ -7,10 +7,10 @@ use libc::c_int;
 
 /// Minimum free space on an alternate signal stack, in bytes, for the library to act. The hooks
 /// need a few kilobytes.
-const LEAST_ROOM: usize = 24 * 1024;
+const MIN_STACK_BYTES: usize = 24 * 1024;
 
 /// Guard that preserves `errno` and delays cancellation of the thread until it is dropped.
-pub struct Unseen {
+pub struct ContextGuard {
     errno: c_int,
     cancelling: c_int,
 }
@@ -21,7 +21,7 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-impl Unseen {
+impl ContextGuard {
     /// Begins the guarded section.
     pub fn begin() -> Self {
         let mut cancelling = 0;
@@ -34,7 +34,7 @@ impl Unseen {
     }
 }
 
-impl Drop for Unseen {
+impl Drop for ContextGuard {
     fn drop(&mut self) {
         // SAFETY: the previous state; NULL for its pointer is allowed in glibc and musl.
         unsafe { pthread_setcancelstate(self.cancelling, std::ptr::null_mut()) };
@@ -68,12 +68,12 @@ fn alternate_stack() -> Option<libc::stack_t> {
 /// Returns true if the thread handles a signal on a stack that may be nearly full. The library does
 /// nothing then.
 #[inline(never)] // so that its own room is free again for what follows
-pub fn is_cramped() -> bool {
+pub fn has_little_stack() -> bool {
     let Some(stack) = alternate_stack() else {
         return false;
     };
     let here = (&raw const stack).addr();
-    here.saturating_sub(stack.ss_sp.addr()) < LEAST_ROOM
+    here.saturating_sub(stack.ss_sp.addr()) < MIN_STACK_BYTES
 }
 
 /// Returns true if the thread may be in a signal handler. The handler may have interrupted it
@@ -149,13 +149,13 @@ mod tests {
         assert!(reported_in_handler(0));
         assert!(reported_in_handler(libc::SA_NODEFER));
         assert!(!may_be_handler());
-        assert!(!is_cramped());
+        assert!(!has_little_stack());
     }
 
     #[test]
     fn errno_stays() {
         set_errno(33);
-        let unseen = Unseen::begin();
+        let unseen = ContextGuard::begin();
         set_errno(34);
         drop(unseen);
         assert_eq!(errno(), 33);

@@ -16,10 +16,10 @@ pub const FILTERS_VARIABLE: &str = "LONGHAUL_SECCOMP_FILTERS";
 /// Maximum number of bytes of `/proc/self/status` that are read; the kernel writes about 1,500.
 const MAX_STATUS_BYTES: usize = 8192;
 /// Lowest operation of `seccomp(2)` that does not install a filter.
-const FIRST_HARMLESS_OPERATION: c_long = 2;
+const MIN_HARMLESS_OPERATION: c_long = 2;
 
 /// If true, connections are refused, because the on-ramp cannot be asked for a route.
-static REFUSES: AtomicBool = AtomicBool::new(false);
+static REFUSE_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
 /// Returns the number of filters of this process, or `None` if the kernel does not report it.
 pub fn count() -> Option<u32> {
@@ -61,17 +61,17 @@ pub fn is_stricter(inherited: Option<u32>) -> bool {
 
 /// Refuses connections that might have a route from now on.
 pub fn refuse_connections() {
-    REFUSES.store(true, Ordering::Release);
+    REFUSE_CONNECTIONS.store(true, Ordering::Release);
 }
 
 /// Allows connections again.
 pub fn accept_connections() {
-    REFUSES.store(false, Ordering::Release);
+    REFUSE_CONNECTIONS.store(false, Ordering::Release);
 }
 
 /// Returns true if connections that might have a route are refused.
 pub fn refuses_connections() -> bool {
-    REFUSES.load(Ordering::Acquire)
+    REFUSE_CONNECTIONS.load(Ordering::Acquire)
 }
 
 /// Returns true if `prctl` with this option installs a filter.
@@ -83,7 +83,7 @@ pub fn is_install_by_prctl(option: c_int) -> bool {
 pub fn is_install_by_syscall(number: c_long, first: c_ulong) -> bool {
     let first = c_long::try_from(first).unwrap_or(c_long::MAX);
     match number {
-        libc::SYS_seccomp => first < FIRST_HARMLESS_OPERATION,
+        libc::SYS_seccomp => first < MIN_HARMLESS_OPERATION,
         libc::SYS_prctl => c_int::try_from(first).is_ok_and(is_install_by_prctl),
         _ => false,
     }
@@ -92,7 +92,7 @@ pub fn is_install_by_syscall(number: c_long, first: c_ulong) -> bool {
 /// Installs a filter by `install`, which returns -1 if it fails. The library stops before the
 /// installation, and resumes if it fails.
 pub fn install<T: Copy + PartialEq + From<i8>>(install: impl FnOnce() -> T) -> T {
-    let stepped_back = process::step_back();
+    let stepped_back = process::deactivate();
     let result = install();
     if let Some(stepped_back) = stepped_back.filter(|_| result == T::from(-1)) {
         stepped_back.undo();

@@ -19,7 +19,7 @@ use crate::context;
 use crate::process::Process;
 
 /// Stack size of the thread, in bytes; it includes thread-local variables of the program.
-const STACK: usize = 512 * 1024;
+const STACK_BYTES: usize = 512 * 1024;
 
 /// Maximum wait for the helper's thread to end; the pause between two checks follows.
 const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -73,7 +73,7 @@ impl Helper {
     }
 
     /// Allows a helper to be started again.
-    pub fn recall(&self) {
+    pub fn allow(&self) {
         self.dismissed.store(false, Ordering::SeqCst);
     }
 
@@ -118,7 +118,7 @@ impl Helper {
     }
 
     /// Starts the helper if there is work, none runs, and it is safe to do so.
-    pub fn attend(&self, process: &'static Process) {
+    pub fn start_if_needed(&self, process: &'static Process) {
         if !self.is_missing()
             || self.is_dismissed()
             || self.in_fork.load(Ordering::Acquire)
@@ -136,7 +136,7 @@ impl Helper {
     }
 
     /// Ends the helper. Returns false if there is work again, and it has to stay.
-    pub fn leave(&self, process: &Process) -> bool {
+    pub fn try_leave(&self, process: &Process) -> bool {
         self.state.store(NONE, Ordering::SeqCst);
         // A thread with new work counts it first and then checks for a helper, so one of the two
         // notices the other.
@@ -196,7 +196,7 @@ fn create(process: &'static Process) -> bool {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
         }
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK);
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
         libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
         let argument = std::ptr::from_ref(process).cast_mut().cast::<c_void>();
         let made = libc::pthread_create(&raw mut thread, attributes.as_ptr(), body, argument);
@@ -212,7 +212,7 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
     unsafe { libc::prctl(libc::PR_SET_NAME, c"drs".as_ptr()) };
     let number = rustix::thread::gettid().as_raw_nonzero().get();
     process.helper.thread.store(number, Ordering::SeqCst);
-    let run = std::panic::AssertUnwindSafe(|| process.help());
+    let run = std::panic::AssertUnwindSafe(|| process.run_helper());
     if let Err(payload) = std::panic::catch_unwind(run) {
         // The program continues without the helper.
         process.helper.state.store(BROKEN, Ordering::Release);

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use rustix::fs::{Mode as Permissions, OFlags};
 
-use crate::claim::Claim;
+use crate::claim::ThreadClaim;
 
 /// Lowest descriptor for the log: above the low numbers that programs expect, and below the usual
 /// limit of 1024.
 const MIN_DESCRIPTOR: RawFd = 1000;
 /// Maximum number of lines that are being built at the same time.
-const LINES: usize = 8;
+const MAX_OPEN_LINES: usize = 8;
 /// Maximum length of a line, in bytes.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// State of a buffer that no thread uses.
 const FREE: u64 = 0;
 
@@ -31,32 +31,32 @@ pub struct Log {
     /// numbers for its own files.
     device: AtomicU64,
     inode: AtomicU64,
-    lines: Box<[Room; LINES]>,
+    lines: Box<[LineBuffer; MAX_OPEN_LINES]>,
 }
 
 /// Buffer for one line.
-struct Room {
-    state: Claim,
-    line: UnsafeCell<Line>,
+struct LineBuffer {
+    state: ThreadClaim,
+    line: UnsafeCell<LogLine>,
 }
 
 // SAFETY: only the holder of `state` touches the line.
-unsafe impl Sync for Room {}
+unsafe impl Sync for LineBuffer {}
 
 impl Log {
     /// Returns a log without a file.
-    pub fn none() -> Self {
+    pub fn disabled() -> Self {
         Self {
             descriptor: AtomicI32::new(-1),
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
             lines: Box::new(
                 [const {
-                    Room {
-                        state: Claim::new(FREE),
-                        line: UnsafeCell::new(Line::new()),
+                    LineBuffer {
+                        state: ThreadClaim::new(FREE),
+                        line: UnsafeCell::new(LogLine::new()),
                     }
-                }; LINES],
+                }; MAX_OPEN_LINES],
             ),
         }
     }
@@ -90,7 +90,7 @@ impl Log {
     }
 
     /// Moves the log to another descriptor if the program wants this number.
-    pub fn make_way(&self, wanted: RawFd) {
+    pub fn vacate(&self, wanted: RawFd) {
         if wanted < 0 || self.descriptor() != wanted {
             return;
         }
@@ -101,21 +101,21 @@ impl Log {
         self.descriptor.store(moved, Ordering::Release);
         // A thread that began a line before may be about to write it to the old number.
         for room in self.lines.iter() {
-            if room.state.take_soon(FREE) {
-                room.state.put(FREE);
+            if room.state.take_with_timeout(FREE) {
+                room.state.release(FREE);
             }
         }
     }
 
     /// Returns true if the log's descriptor is still the log.
-    pub fn stands(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.file().is_some()
     }
 
     /// Frees the lines of other threads in the child of a fork.
     pub fn after_fork(&self) {
         for room in self.lines.iter().filter(|room| room.state.is_orphan()) {
-            room.state.put(FREE);
+            room.state.release(FREE);
         }
     }
 
@@ -134,7 +134,7 @@ impl Log {
     }
 
     /// Writes one line. `fill` adds to the fields that every line has.
-    pub fn line(&self, event: &str, fill: impl FnOnce(&mut Line) -> fmt::Result) {
+    pub fn line(&self, event: &str, fill: impl FnOnce(&mut LogLine) -> fmt::Result) {
         if self.descriptor() < 0 {
             return;
         }
@@ -144,10 +144,15 @@ impl Log {
         // SAFETY: this thread holds the buffer.
         let line = unsafe { &mut *room.line.get() };
         self.write(line, event, fill);
-        room.state.put(FREE);
+        room.state.release(FREE);
     }
 
-    fn write(&self, line: &mut Line, event: &str, fill: impl FnOnce(&mut Line) -> fmt::Result) {
+    fn write(
+        &self,
+        line: &mut LogLine,
+        event: &str,
+        fill: impl FnOnce(&mut LogLine) -> fmt::Result,
+    ) {
         let Some(file) = self.file() else { return };
         line.used = 0;
         let process = rustix::process::getpid().as_raw_nonzero();
@@ -185,8 +190,8 @@ pub struct Escaped<T>(pub T);
 
 impl<T: fmt::Display> fmt::Display for Escaped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct Into<'a, 'b>(&'a mut fmt::Formatter<'b>);
-        impl Write for Into<'_, '_> {
+        struct JsonEscaper<'a, 'b>(&'a mut fmt::Formatter<'b>);
+        impl Write for JsonEscaper<'_, '_> {
             fn write_str(&mut self, text: &str) -> fmt::Result {
                 for character in text.chars() {
                     match character {
@@ -200,20 +205,20 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
                 Ok(())
             }
         }
-        write!(Into(f), "{}", self.0)
+        write!(JsonEscaper(f), "{}", self.0)
     }
 }
 
 /// A line that is being built.
-pub struct Line {
-    room: [u8; LONGEST_LINE],
+pub struct LogLine {
+    room: [u8; MAX_LINE_BYTES],
     used: usize,
 }
 
-impl Line {
+impl LogLine {
     const fn new() -> Self {
         Self {
-            room: [0; LONGEST_LINE],
+            room: [0; MAX_LINE_BYTES],
             used: 0,
         }
     }
@@ -223,7 +228,7 @@ impl Line {
     }
 }
 
-impl Write for Line {
+impl Write for LogLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let end = self.used + text.len();
         let room = self.room.get_mut(self.used..end).ok_or(fmt::Error)?;
@@ -242,7 +247,7 @@ pub mod tests {
     /// Returns the lines that were logged.
     pub fn lines(log: impl FnOnce(&Log)) -> Vec<serde_json::Value> {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let kept = Log::none();
+        let kept = Log::disabled();
         kept.open(file.path());
         log(&kept);
         let text = std::fs::read_to_string(file.path()).unwrap();
@@ -260,7 +265,7 @@ pub mod tests {
     fn another_file_in_the_logs_place_is_not_written_to() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let other = tempfile::NamedTempFile::new().unwrap();
-        let log = Log::none();
+        let log = Log::disabled();
         log.open(file.path());
         let (old, new) = (other.as_file().as_raw_fd(), log.descriptor());
         // SAFETY: this replaces a descriptor that only this test has.
@@ -272,11 +277,11 @@ pub mod tests {
     #[test]
     fn log_moves_when_its_number_is_wanted() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let log = Log::none();
+        let log = Log::disabled();
         log.open(file.path());
         let before = log.descriptor();
-        log.make_way(before);
-        assert!(log.descriptor() != before && log.stands());
+        log.vacate(before);
+        assert!(log.descriptor() != before && log.is_valid());
     }
 
     #[test]
@@ -288,7 +293,7 @@ pub mod tests {
                 line.write_str(r#","two":2"#)
             });
             log.line("long", |line| {
-                (0..LONGEST_LINE).try_for_each(|_| line.write_str(" "))
+                (0..MAX_LINE_BYTES).try_for_each(|_| line.write_str(" "))
             });
         });
         assert_eq!(lines.len(), 2, "what is too long is left out");
@@ -297,7 +302,7 @@ pub mod tests {
 
     #[test]
     fn a_fork_frees_the_lines_of_other_threads() {
-        let log = Log::none();
+        let log = Log::disabled();
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(log.lines.iter().all(|room| room.state.take(FREE))));
         });

@@ -8,14 +8,14 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use crate::context::{self, Unseen};
+use crate::context::{self, ContextGuard};
 use crate::filter;
 use crate::helper::Helper;
 use crate::log::Log;
 use crate::real;
 use crate::right_sizing::RightSizing;
 use crate::routes::Routes;
-use crate::settings::Settings;
+use crate::settings::PreloadSettings;
 
 /// This process, once the library has been initialized. Null before that, and if nothing is to be
 /// done.
@@ -43,12 +43,12 @@ pub fn process() -> Option<&'static Process> {
 
 /// Runs `body` unnoticed by the program, in the process that owns the state. It preserves `errno`,
 /// delays cancellation, and catches panics. Returns `None` if `body` did not run to its end.
-pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
+pub fn run_unnoticed<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     let process = process().filter(|process| process.is_owner())?;
-    if context::is_cramped() {
+    if context::has_little_stack() {
         return None;
     }
-    let _unseen = Unseen::begin();
+    let _unseen = ContextGuard::begin();
     match catch_unwind(AssertUnwindSafe(|| body(process))) {
         Ok(result) => Some(result),
         Err(payload) => {
@@ -61,14 +61,14 @@ pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
 
 /// Returns the lowest descriptor of this library from `first` to `last`, for hooks that close a
 /// range.
-pub fn own_between(first: u32, last: u32) -> Option<u32> {
+pub fn lowest_own_descriptor(first: u32, last: u32) -> Option<u32> {
     let process = process()?;
     let log = u32::try_from(process.log.descriptor()).ok();
     let log = log.filter(|own| (first..=last).contains(own));
     let control = process
         .routes
         .as_ref()
-        .and_then(|routes| routes.own_between(first, last));
+        .and_then(|routes| routes.lowest_own_descriptor(first, last));
     log.into_iter().chain(control).min()
 }
 
@@ -76,7 +76,7 @@ pub fn own_between(first: u32, last: u32) -> Option<u32> {
 pub fn is_ours(descriptor: RawFd) -> bool {
     process().is_some_and(|process| {
         let is_log =
-            descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands();
+            descriptor >= 0 && process.log.descriptor() == descriptor && process.log.is_valid();
         is_log
             || process
                 .routes
@@ -92,7 +92,7 @@ pub fn set_up() {
     // the library's own copy of the standard library; a Rust program has another.
     std::panic::set_hook(Box::new(|_| ()));
     real::look_all_up();
-    let Some(settings) = Settings::from_environment() else {
+    let Some(settings) = PreloadSettings::from_environment() else {
         return;
     };
     if filter::is_stricter(settings.filters) {
@@ -101,7 +101,7 @@ pub fn set_up() {
         }
         return;
     }
-    let log = Log::none();
+    let log = Log::disabled();
     if let Some(path) = &settings.log {
         log.open(path);
     }
@@ -117,31 +117,31 @@ pub fn set_up() {
     PROCESS.store(Box::into_raw(process), Ordering::Release);
     // SAFETY: the handler is a function of this library, which is not unloaded before the process
     // ends.
-    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
     // Descriptors that inetd and similar programs pass on.
-    aside(|process| (0..=2).for_each(|descriptor| process.opened(descriptor)));
+    run_unnoticed(|process| (0..=2).for_each(|descriptor| process.note_opened(descriptor)));
 }
 
 /// Proof that this library does nothing in the process for now.
-pub struct SteppedBack(&'static Process);
+pub struct InactiveLibrary(&'static Process);
 
 /// Stops all activity in this process: no hook makes a system call for which the program did not
 /// ask, and no thread of this library is left. Returns `None` if the library was not active.
-pub fn step_back() -> Option<SteppedBack> {
+pub fn deactivate() -> Option<InactiveLibrary> {
     let process = process().filter(|process| process.is_owner())?;
-    let _unseen = Unseen::begin();
+    let _unseen = ContextGuard::begin();
     if process.routes.as_ref().is_some_and(Routes::is_closed) {
         filter::refuse_connections();
     }
     PROCESS.store(std::ptr::null_mut(), Ordering::Release);
     process.helper.dismiss();
-    Some(SteppedBack(process))
+    Some(InactiveLibrary(process))
 }
 
-impl SteppedBack {
+impl InactiveLibrary {
     /// Resumes as before.
     pub fn undo(self) {
-        self.0.helper.recall();
+        self.0.helper.allow();
         filter::accept_connections();
         PROCESS.store(std::ptr::from_ref(self.0).cast_mut(), Ordering::Release);
     }
@@ -149,7 +149,7 @@ impl SteppedBack {
 
 /// Adapts the state in the child of a fork. Nothing is started here, because other libraries have
 /// not had their turn yet.
-extern "C" fn forked() {
+extern "C" fn after_fork_in_child() {
     if let Some(process) = process() {
         process.owner.store(own_number(), Ordering::Release);
         process.helper.after_fork();
@@ -164,8 +164,8 @@ extern "C" fn forked() {
 }
 
 /// Called when the process exits normally.
-pub fn ending() {
-    aside(|process| {
+pub fn on_exit() {
+    run_unnoticed(|process| {
         if let Some(right_sizing) = &process.right_sizing {
             right_sizing.ending(&process.log);
         }
@@ -199,12 +199,12 @@ impl Process {
     }
 
     /// Returns true if the helper should run, but does not.
-    pub fn wants_help(&self) -> bool {
+    pub fn needs_helper(&self) -> bool {
         self.has_work() && self.helper.is_missing()
     }
 
     /// Does the helper's work until there is none left.
-    pub fn help(&'static self) {
+    pub fn run_helper(&'static self) {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.watch(self);
         }
@@ -229,7 +229,7 @@ impl Process {
     }
 
     /// Notes a descriptor that may be a new connection.
-    pub fn opened(&'static self, descriptor: RawFd) {
+    pub fn note_opened(&'static self, descriptor: RawFd) {
         if let Some(right_sizing) = &self.right_sizing
             && right_sizing.opened(descriptor, &self.log)
         {
@@ -237,11 +237,11 @@ impl Process {
         }
         // Programs do not open connections within a fork.
         self.helper.fork_is_over();
-        self.helper.attend(self);
+        self.helper.start_if_needed(self);
     }
 
     /// Notes that a descriptor is about to be closed.
-    pub fn closing(&'static self, descriptor: RawFd) {
+    pub fn note_closing(&'static self, descriptor: RawFd) {
         if let Some(right_sizing) = &self.right_sizing {
             right_sizing.closing(descriptor, &self.log);
         }
@@ -251,28 +251,28 @@ impl Process {
     }
 
     /// Notes that all descriptors from `first` to `last` are about to be closed.
-    pub fn closing_range(&'static self, first: u32, last: u32) {
-        let end = u32::try_from(crate::table::DESCRIPTORS).unwrap_or(0);
+    pub fn note_closing_range(&'static self, first: u32, last: u32) {
+        let end = u32::try_from(crate::table::MAX_DESCRIPTORS).unwrap_or(0);
         for descriptor in first..last.saturating_add(1).min(end) {
-            self.closing(RawFd::try_from(descriptor).unwrap_or(-1));
+            self.note_closing(RawFd::try_from(descriptor).unwrap_or(-1));
         }
     }
 
     /// Notes that `new` is about to be closed, and to become a copy of `old`.
-    pub fn replacing(&'static self, old: RawFd, new: RawFd) {
+    pub fn note_replacing(&'static self, old: RawFd, new: RawFd) {
         let possible =
             old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
         if possible {
-            self.log.make_way(new);
+            self.log.vacate(new);
             if let Some(routes) = &self.routes {
-                routes.make_way(new);
+                routes.vacate(new);
             }
-            self.closing(new);
+            self.note_closing(new);
         }
     }
 
     /// Notes that `new` has become a copy of `old`.
-    pub fn duplicated(&'static self, old: RawFd, new: RawFd) {
+    pub fn note_duplicated(&'static self, old: RawFd, new: RawFd) {
         if new < 0 || new == old {
             return;
         }

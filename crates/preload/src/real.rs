@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use libc::{addrinfo, hostent, pid_t, sockaddr, socklen_t, ssize_t};
 
 /// The next function of a name.
-struct Next {
+struct NextFunction {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
 }
@@ -17,7 +17,7 @@ struct Next {
 /// Marker for a function that was looked up, but is not in the C library.
 static MISSING: u8 = 0;
 
-impl Next {
+impl NextFunction {
     const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -54,7 +54,7 @@ macro_rules! next {
         #[allow(non_upper_case_globals)] // they are named as the functions are
         mod next {
             use super::*;
-            $(pub static $name: Next = Next::new(match CStr::from_bytes_with_nul(
+            $(pub static $name: NextFunction = NextFunction::new(match CStr::from_bytes_with_nul(
                 concat!(stringify!($name), "\0").as_bytes(),
             ) {
                 Ok(name) => name,

@@ -4,7 +4,7 @@ use std::env::var_os;
 use std::path::PathBuf;
 
 use drs::Mode;
-use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
+use longhaul_ramp::{MAX_PURPOSE_BYTES, SOCKET_VARIABLE};
 
 use crate::filter::FILTERS_VARIABLE;
 
@@ -21,7 +21,7 @@ pub const RATE_VARIABLE: &str = "LONGHAUL_RATE";
 pub const DURATION_VARIABLE: &str = "LONGHAUL_DURATION";
 
 /// Settings of the process, read once when the library is loaded.
-pub struct Settings {
+pub struct PreloadSettings {
     /// Mode of right-sizing; `None` if it is off.
     pub mode: Option<Mode>,
     /// Settings of routes; `None` if they are off.
@@ -48,7 +48,7 @@ pub struct RouteSettings {
     pub duration: Option<u64>,
 }
 
-impl Settings {
+impl PreloadSettings {
     /// Reads `DRS_MODE`, `DRS_LOG` and the variables of this module. Right-sizing is on if no mode
     /// is set, or `DRS_MODE` sets it. Returns `None` if a word is unknown: then the library does
     /// nothing at all, because nobody would see a message.
@@ -60,7 +60,7 @@ impl Settings {
         };
         let routes = match var_os(ROUTES_VARIABLE) {
             None => None,
-            Some(word) => Some(RouteSettings::of(word.to_str()?)?),
+            Some(word) => Some(RouteSettings::parse(word.to_str()?)?),
         };
         let mode = match var_os("DRS_MODE") {
             None if routes.is_some() => None,
@@ -79,7 +79,7 @@ impl Settings {
 }
 
 impl RouteSettings {
-    fn of(word: &str) -> Option<Self> {
+    fn parse(word: &str) -> Option<Self> {
         let closed = match word {
             "open" => false,
             "closed" => true,
@@ -90,7 +90,7 @@ impl RouteSettings {
         Some(Self {
             closed,
             purpose: text(PURPOSE_VARIABLE)
-                .filter(|words| !words.is_empty() && words.len() <= MAX_PURPOSE),
+                .filter(|words| !words.is_empty() && words.len() <= MAX_PURPOSE_BYTES),
             size: number(SIZE_VARIABLE),
             rate: number(RATE_VARIABLE),
             duration: number(DURATION_VARIABLE),

@@ -10,12 +10,12 @@ use std::cell::UnsafeCell;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use crate::claim::Claim;
+use crate::claim::ThreadClaim;
 
 /// Number of descriptors that are tracked; higher ones are left alone.
-pub const DESCRIPTORS: usize = 65_536;
+pub const MAX_DESCRIPTORS: usize = 65_536;
 /// Maximum number of sockets at the same time; others are left alone.
-pub const SLOTS: usize = 4096;
+pub const MAX_SLOTS: usize = 4096;
 /// Number of a key's lowest bits that are its slot's number plus one. The others are the key's own
 /// number.
 const SLOT_BITS: u32 = 16;
@@ -30,14 +30,14 @@ const LIVE: u64 = 1;
 ///
 /// # Safety
 /// Zero bytes and any others are a valid value of the type, which refers to nothing.
-pub unsafe trait Kept: Copy + Send + 'static {}
+pub unsafe trait SlotValue: Copy + Send + 'static {}
 
 /// Identity of a filled slot; it is never the same twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Key(u64);
+pub struct SlotKey(u64);
 
-impl Key {
-    fn of(entry: u64) -> Option<Self> {
+impl SlotKey {
+    fn from_entry(entry: u64) -> Option<Self> {
         (entry != 0).then_some(Self(entry))
     }
 
@@ -48,7 +48,7 @@ impl Key {
 
     /// Returns the key of [`Self::number`], or `None` for zero.
     pub fn from_number(number: u64) -> Option<Self> {
-        Self::of(number)
+        Self::from_entry(number)
     }
 
     fn slot(self) -> usize {
@@ -58,7 +58,7 @@ impl Key {
 }
 
 /// The whole table. The library has one for each use; tests make their own.
-pub struct Table<T> {
+pub struct DescriptorTable<T> {
     /// Key of each descriptor; zero if there is none.
     by_descriptor: Box<[AtomicU64]>,
     slots: Box<[Slot<T>]>,
@@ -70,7 +70,7 @@ pub struct Table<T> {
 
 /// One socket.
 struct Slot<T> {
-    state: Claim,
+    state: ThreadClaim,
     /// Key of the current socket; zero if there is none.
     key: AtomicU64,
     /// Number of descriptors that lead here.
@@ -81,24 +81,24 @@ struct Slot<T> {
 }
 
 // SAFETY: only the holder of `state` touches `kept`; everything else is atomic.
-unsafe impl<T: Kept> Sync for Slot<T> {}
+unsafe impl<T: SlotValue> Sync for Slot<T> {}
 
 /// A slot that is held. Dropping it releases the slot.
-pub struct Held<'a, T: Kept> {
-    table: &'a Table<T>,
-    key: Key,
+pub struct SlotGuard<'a, T: SlotValue> {
+    table: &'a DescriptorTable<T>,
+    key: SlotKey,
     slot: &'a Slot<T>,
 }
 
-impl<T: Kept> Table<T> {
+impl<T: SlotValue> DescriptorTable<T> {
     /// Returns an empty table. Its memory is committed only when used, so a process without
     /// connections needs hardly any.
     pub fn new() -> Self {
         // SAFETY: an atomic number of zero bytes is zero.
-        let by_descriptor = unsafe { Box::new_zeroed_slice(DESCRIPTORS).assume_init() };
+        let by_descriptor = unsafe { Box::new_zeroed_slice(MAX_DESCRIPTORS).assume_init() };
         // SAFETY: with zero bytes the atomics are zero, which is FREE for `state`, and the kept
         // value is valid (`Kept`).
-        let slots = unsafe { Box::new_zeroed_slice(SLOTS).assume_init() };
+        let slots = unsafe { Box::new_zeroed_slice(MAX_SLOTS).assume_init() };
         Self {
             by_descriptor,
             slots,
@@ -119,17 +119,17 @@ impl<T: Kept> Table<T> {
     }
 
     /// Returns the key of a descriptor. Costs one load.
-    pub fn find(&self, descriptor: RawFd) -> Option<Key> {
-        Key::of(self.entry(descriptor)?.load(Ordering::Acquire))
+    pub fn find(&self, descriptor: RawFd) -> Option<SlotKey> {
+        SlotKey::from_entry(self.entry(descriptor)?.load(Ordering::Acquire))
     }
 
     /// Returns the key of a slot by its number, which is below [`Self::used`].
-    pub fn at(&self, slot: usize) -> Option<Key> {
-        Key::of(self.slots.get(slot)?.key.load(Ordering::Acquire))
+    pub fn key_at(&self, slot: usize) -> Option<SlotKey> {
+        SlotKey::from_entry(self.slots.get(slot)?.key.load(Ordering::Acquire))
     }
 
     /// Adds a new socket. Returns `None` if there is no space, or the descriptor is already known.
-    pub fn open(&self, descriptor: RawFd, kept: T) -> Option<Key> {
+    pub fn open(&self, descriptor: RawFd, kept: T) -> Option<SlotKey> {
         let entry = self.entry(descriptor)?;
         if entry.load(Ordering::Acquire) != 0 {
             return None;
@@ -140,7 +140,7 @@ impl<T: Kept> Table<T> {
             .enumerate()
             .find(|(_, slot)| slot.state.state() == FREE && slot.state.take(FREE))?;
         let number = u64::try_from(index).unwrap_or(0) + 1;
-        let key = Key(self.number.fetch_add(1, Ordering::Relaxed) << SLOT_BITS | number);
+        let key = SlotKey(self.number.fetch_add(1, Ordering::Relaxed) << SLOT_BITS | number);
         // SAFETY: this thread holds the slot.
         unsafe { *slot.kept.get() = kept };
         slot.references.store(1, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl<T: Kept> Table<T> {
             .fetch_max(u32::try_from(number).unwrap_or(0), Ordering::AcqRel);
         self.live.fetch_add(1, Ordering::SeqCst);
         let known = entry.compare_exchange(0, key.0, Ordering::AcqRel, Ordering::Relaxed);
-        let held = Held {
+        let held = SlotGuard {
             table: self,
             key,
             slot,
@@ -202,17 +202,17 @@ impl<T: Kept> Table<T> {
             }
             return;
         }
-        end(descriptor, held.kept());
+        end(descriptor, held.value());
         held.free();
     }
 
     /// Takes hold of a key's slot, if it still has that socket and becomes free soon.
-    pub fn hold(&self, key: Key) -> Option<Held<'_, T>> {
+    pub fn hold(&self, key: SlotKey) -> Option<SlotGuard<'_, T>> {
         let slot = self.slots.get(key.slot())?;
-        if slot.key.load(Ordering::Acquire) != key.0 || !slot.state.take_soon(LIVE) {
+        if slot.key.load(Ordering::Acquire) != key.0 || !slot.state.take_with_timeout(LIVE) {
             return None;
         }
-        let held = Held {
+        let held = SlotGuard {
             table: self,
             key,
             slot,
@@ -228,7 +228,7 @@ impl<T: Kept> Table<T> {
         for slot in self.slots.iter().take(self.used()) {
             let stands = slot.key.load(Ordering::Acquire) != 0;
             if slot.state.is_orphan() {
-                slot.state.put(if stands { LIVE } else { FREE });
+                slot.state.release(if stands { LIVE } else { FREE });
             }
             live += u32::from(stands);
         }
@@ -240,15 +240,15 @@ impl<T: Kept> Table<T> {
     }
 }
 
-impl<T: Kept> Held<'_, T> {
+impl<T: SlotValue> SlotGuard<'_, T> {
     /// Returns the kept state of the socket.
-    pub fn kept(&mut self) -> &mut T {
+    pub fn value(&mut self) -> &mut T {
         // SAFETY: this value holds the slot, and `&mut self` permits one reference at a time.
         unsafe { &mut *self.slot.kept.get() }
     }
 
     /// Returns the key of the socket.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> SlotKey {
         self.key
     }
 
@@ -276,7 +276,7 @@ impl<T: Kept> Held<'_, T> {
 
     /// Removes a descriptor that leads elsewhere, because it was closed in a way that the hooks do
     /// not see. Returns false if no other one leads here.
-    pub fn lost(&self, descriptor: RawFd) -> bool {
+    pub fn remove_descriptor(&self, descriptor: RawFd) -> bool {
         if let Some(entry) = self.table.entry(descriptor) {
             let _ = entry.compare_exchange(self.key.0, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
@@ -289,15 +289,15 @@ impl<T: Kept> Held<'_, T> {
         self.slot.key.store(0, Ordering::Release);
         self.slot.descriptor.store(-1, Ordering::Relaxed);
         self.table.live.fetch_sub(1, Ordering::AcqRel);
-        self.slot.state.put(FREE);
+        self.slot.state.release(FREE);
         std::mem::forget(self);
     }
 }
 
-impl<T: Kept> Drop for Held<'_, T> {
+impl<T: SlotValue> Drop for SlotGuard<'_, T> {
     fn drop(&mut self) {
         // A slot that was freed and now has another socket is LIVE as well.
-        self.slot.state.put(LIVE);
+        self.slot.state.release(LIVE);
     }
 }
 
@@ -306,10 +306,10 @@ mod tests {
     use super::*;
 
     // SAFETY: a number.
-    unsafe impl Kept for u64 {}
+    unsafe impl SlotValue for u64 {}
 
-    fn table() -> Table<u64> {
-        Table::new()
+    fn table() -> DescriptorTable<u64> {
+        DescriptorTable::new()
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
             "the number and the slot are used again"
         );
         assert!(table.hold(late).is_none());
-        assert_eq!(*table.hold(next).unwrap().kept(), 78);
+        assert_eq!(*table.hold(next).unwrap().value(), 78);
         assert!(
             !table.alias(5, 5),
             "a number that stands for something is not taken over"
@@ -366,7 +366,7 @@ mod tests {
         // As from a signal handler that interrupted the holder: it must return.
         table.close(3, |_, _| panic!("it is held"));
         assert!(table.find(3).is_none() && !held.is_behind(3));
-        assert!(!held.lost(3));
+        assert!(!held.remove_descriptor(3));
         held.free();
         assert_eq!(table.live(), 0);
     }
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn full_table_refuses_another_socket() {
         let table = table();
-        for descriptor in 0..i32::try_from(SLOTS).unwrap() {
+        for descriptor in 0..i32::try_from(MAX_SLOTS).unwrap() {
             assert!(table.open(descriptor, 1).is_some());
         }
         assert!(table.open(5000, 1).is_none() && table.find(5000).is_none());
@@ -416,12 +416,12 @@ mod tests {
                         let descriptor = 100 * thread + round % 100;
                         let own = u64::from(descriptor.unsigned_abs());
                         let key = table.open(descriptor, own).unwrap();
-                        if let Some(first) = table.at(0)
+                        if let Some(first) = table.key_at(0)
                             && let Some(mut held) = table.hold(first)
                         {
-                            let _ = held.kept();
+                            let _ = held.value();
                         }
-                        assert_eq!(*table.hold(key).unwrap().kept(), own);
+                        assert_eq!(*table.hold(key).unwrap().value(), own);
                         table.close(descriptor, |_, kept| assert_eq!(*kept, own));
                     }
                 });

@@ -6,7 +6,8 @@
 //! [`ReplayMemory`](crate::ReplayMemory).
 
 use crate::{
-    MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time,
+    MAX_PASSED_DEPOTS, NextReceiver, Open, OpenError, PublicKey, ReplayError, ServiceName,
+    StatusCode, check_time,
 };
 
 /// Stateless checks that a depot or an acceptor applies to an OPEN.
@@ -32,30 +33,30 @@ impl Admission {
     ///
     /// # Errors
     /// The first [`Refusal`].
-    pub fn depot(
+    pub fn check_at_depot(
         &self,
         open: &Open,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
-    ) -> Result<(), Refusal> {
-        if open.next() == Next::Here {
-            return Err(Refusal::Misrouted(
+    ) -> Result<(), OpenRefusal> {
+        if open.next_receiver() == NextReceiver::Here {
+            return Err(OpenRefusal::Misrouted(
                 "an OPEN for the acceptor came to a depot",
             ));
         }
-        if !self.is_named(open) {
-            return Err(Refusal::Misrouted(
+        if !self.is_named_by_route(open) {
+            return Err(OpenRefusal::Misrouted(
                 "the route names another key for this depot",
             ));
         }
         // Forwarding would push the list over its bound, so the OPEN is refused before any dial.
-        if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED {
-            return Err(Refusal::HopLimit);
+        if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED_DEPOTS {
+            return Err(OpenRefusal::HopLimit);
         }
         if open.passed.contains(&self.me) {
-            return Err(Refusal::Loop);
+            return Err(OpenRefusal::Loop);
         }
-        principal(open, now_unix_ms, knows)
+        check_principal(open, now_unix_ms, knows)
     }
 
     /// Checks an OPEN at the acceptor: destination, time, principal (`knows`), signature, service
@@ -65,52 +66,54 @@ impl Admission {
     ///
     /// # Errors
     /// The first [`Refusal`].
-    pub fn acceptor(
+    pub fn check_at_acceptor(
         &self,
         open: &Open,
         now_unix_ms: u64,
         knows: impl FnOnce(&PublicKey) -> bool,
-        offers: impl FnOnce(&Service) -> bool,
-    ) -> Result<(), Refusal> {
-        if open.next() != Next::Here {
-            return Err(Refusal::Misrouted(
+        offers: impl FnOnce(&ServiceName) -> bool,
+    ) -> Result<(), OpenRefusal> {
+        if open.next_receiver() != NextReceiver::Here {
+            return Err(OpenRefusal::Misrouted(
                 "an OPEN for a depot came to the acceptor",
             ));
         }
-        principal(open, now_unix_ms, knows)?;
+        check_principal(open, now_unix_ms, knows)?;
         if !offers(&open.service) {
-            return Err(Refusal::NoService);
+            return Err(OpenRefusal::NoService);
         }
         Ok(())
     }
 
     /// Returns true if the route names this key or no key here, or if this depot was added before a
     /// loose hop (LH-ROUTE-8).
-    fn is_named(&self, open: &Open) -> bool {
-        let added = || matches!(open.next(), Next::Hop(hop) if !hop.strict);
+    fn is_named_by_route(&self, open: &Open) -> bool {
+        let added = || matches!(open.next_receiver(), NextReceiver::Hop(hop) if !hop.strict);
         open.named_key()
             .is_none_or(|key| key == self.me || (added() && open.passed.contains(&key)))
     }
 }
 
-fn principal(
+fn check_principal(
     open: &Open,
     now_unix_ms: u64,
     knows: impl FnOnce(&PublicKey) -> bool,
-) -> Result<(), Refusal> {
+) -> Result<(), OpenRefusal> {
     if open.cursor == 0 {
-        return Err(Refusal::Misrouted("the cursor has not left the initiator"));
+        return Err(OpenRefusal::Misrouted(
+            "the cursor has not left the initiator",
+        ));
     }
     check_time(open.signed_at_unix_ms, now_unix_ms)?;
     if !knows(&open.principal) {
-        return Err(Refusal::Unauthorised(open.principal));
+        return Err(OpenRefusal::Unauthorised(open.principal));
     }
     open.verify()
 }
 
 /// Reason why an OPEN is not admitted. [`Refusal::code`] returns the status code to answer with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum OpenRefusal {
     /// The OPEN is malformed, of another version, or has an unknown critical option.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -141,7 +144,7 @@ pub enum Refusal {
     SetupTimeout,
 }
 
-impl Refusal {
+impl OpenRefusal {
     /// Returns the code that is reported to the initiator.
     #[must_use]
     pub const fn code(&self) -> StatusCode {

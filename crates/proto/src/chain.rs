@@ -3,9 +3,10 @@
 
 use std::fmt;
 
-use crate::replay::{SIGNING_AHEAD, SIGNING_WINDOW};
+use crate::replay::{MAX_SIGNATURE_AGE, MAX_SIGNATURE_AHEAD};
 use crate::{
-    Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError,
+    Endpoint, MAX_PASSED_DEPOTS, Open, PublicKey, Route, Status, StatusCode, StatusDecoder,
+    StatusError,
 };
 
 /// State of a chain during set-up; reads the statuses at the start of the return stream
@@ -27,7 +28,7 @@ pub struct Chain {
 
 /// Progress of the set-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum ChainProgress {
     /// All input was consumed and the acceptor has not answered yet.
     Waiting,
     /// The acceptor accepted the session. Input after `consumed` bytes is payload.
@@ -108,48 +109,48 @@ impl Chain {
     /// # Errors
     /// A [`ChainFailure`] on the first failing, malformed or contradictory status. The chain is
     /// then over.
-    pub fn feed(&mut self, input: &[u8]) -> Result<Progress, Box<ChainFailure>> {
+    pub fn feed(&mut self, input: &[u8]) -> Result<ChainProgress, Box<ChainFailure>> {
         let mut consumed = 0;
         while let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
             let fed = self
                 .decoder
                 .feed(rest)
-                .map_err(|error| Box::new(self.failure(FailureKind::Garbled(error))))?;
+                .map_err(|error| Box::new(self.local_failure(FailureKind::Garbled(error))))?;
             let Some((status, used)) = fed else { break };
             consumed += used;
-            if !self.in_order(&status) {
-                return Err(Box::new(self.failure(FailureKind::OutOfOrder)));
+            if !self.is_in_order(&status) {
+                return Err(Box::new(self.local_failure(FailureKind::OutOfOrder)));
             }
-            let Ok(proof) = self.proof(&status) else {
-                return Err(Box::new(self.failure(FailureKind::Forged)));
+            let Ok(proof) = self.check_signature(&status) else {
+                return Err(Box::new(self.local_failure(FailureKind::Forged)));
             };
             self.statuses.push(status.clone());
             if status.code != StatusCode::Ok {
-                return Err(Box::new(self.reported(status, proof)));
+                return Err(Box::new(self.reported_failure(status, proof)));
             }
             if status.acceptor {
-                return Ok(Progress::Established { consumed });
+                return Ok(ChainProgress::Established { consumed });
             }
         }
-        Ok(Progress::Waiting)
+        Ok(ChainProgress::Waiting)
     }
 
     /// Returns the failure to report if the first hop could not be connected to.
     #[must_use]
     pub fn not_connected(&self) -> ChainFailure {
-        self.failure(FailureKind::NotConnected)
+        self.local_failure(FailureKind::NotConnected)
     }
 
     /// Returns the failure to report if the stream ends now.
     #[must_use]
     pub fn closed(&self) -> ChainFailure {
-        self.failure(FailureKind::Closed)
+        self.local_failure(FailureKind::Closed)
     }
 
     /// Returns the failure to report if time runs out now.
     #[must_use]
     pub fn timed_out(&self) -> ChainFailure {
-        self.failure(FailureKind::TimedOut)
+        self.local_failure(FailureKind::TimedOut)
     }
 
     /// Returns the statuses received so far, in order.
@@ -163,10 +164,11 @@ impl Chain {
     /// Positions count up from 1. Position 0 is allowed only in a failure by a hop that could not
     /// read the OPEN. The acceptor cannot come before the last listed hop, and a route without a
     /// loose hop has no added depots.
-    fn in_order(&self, status: &Status) -> bool {
+    fn is_in_order(&self, status: &Status) -> bool {
         let place = self.statuses.len() + 1;
         let unplaced = status.hop == 0 && status.code != StatusCode::Ok;
-        let in_place = (unplaced || usize::from(status.hop) == place) && place <= MAX_PASSED + 1;
+        let in_place =
+            (unplaced || usize::from(status.hop) == place) && place <= MAX_PASSED_DEPOTS + 1;
         let hops = self.route.hops();
         let kind_in_place = if status.acceptor {
             place > hops.len()
@@ -183,7 +185,7 @@ impl Chain {
     /// With loose hops, the initiator cannot tell which hop of the route a status is from. So a key
     /// of the route may appear anywhere after the previous one. All of them must have appeared
     /// before the acceptor's status.
-    fn proof(&self, status: &Status) -> Result<Proof, Unproved> {
+    fn check_signature(&self, status: &Status) -> Result<ReporterProof, UnprovenReporter> {
         let place = self.statuses.len();
         let hops = self.route.hops();
         let strict = hops.iter().skip(1).all(|hop| hop.strict);
@@ -199,25 +201,27 @@ impl Chain {
             // checked that.
             let needless = status.code == StatusCode::Ok && !self.route.names_keys();
             return match (status.hop, expected) {
-                _ if needless => Ok(Proof::NoneAsked),
-                (0, None) => Ok(Proof::NoneAsked),
-                (0, Some(_)) => Ok(Proof::Missing),
-                _ => Err(Unproved),
+                _ if needless => Ok(ReporterProof::NotRequired),
+                (0, None) => Ok(ReporterProof::NotRequired),
+                (0, Some(_)) => Ok(ReporterProof::Missing),
+                _ => Err(UnprovenReporter),
             };
         }
-        let signer = status.verify(&self.open_signature).ok_or(Unproved)?;
+        let signer = status
+            .verify(&self.open_signature)
+            .ok_or(UnprovenReporter)?;
         if status.acceptor && status.code == StatusCode::Ok && self.unseen_keys().next().is_some() {
-            return Err(Unproved);
+            return Err(UnprovenReporter);
         }
         match expected {
-            Some(key) if key == signer => Ok(Proof::Signed),
+            Some(key) if key == signer => Ok(ReporterProof::Signed),
             // A depot that was added, or a hop for which the route names no key.
             Some(_) if !strict && !status.acceptor => Ok(match status.code {
-                StatusCode::Ok => Proof::Signed,
-                _ => Proof::Missing,
+                StatusCode::Ok => ReporterProof::Signed,
+                _ => ReporterProof::Missing,
             }),
-            Some(_) => Err(Unproved),
-            None => Ok(Proof::NoneAsked),
+            Some(_) => Err(UnprovenReporter),
+            None => Ok(ReporterProof::NotRequired),
         }
     }
 
@@ -230,7 +234,7 @@ impl Chain {
 
     /// Turns a failing status into a failure (LH-FALLBACK-1): a depot that forwarded nothing
     /// answers for all hops after it.
-    fn reported(&self, status: Status, proof: Proof) -> ChainFailure {
+    fn reported_failure(&self, status: Status, proof: ReporterProof) -> ChainFailure {
         // The status is already in the list, and in order.
         let hop = u8::try_from(self.statuses.len()).unwrap_or(u8::MAX);
         let kind = if status.acceptor {
@@ -246,11 +250,11 @@ impl Chain {
             kind,
             hop,
             offramp: self.offramp,
-            at_server: at_server && status.code.is_dial(),
+            at_server: at_server && status.code.is_dial_failure(),
             endpoint: if status.acceptor {
                 Some(self.destination.clone())
             } else {
-                self.place(hop)
+                self.endpoint_at(hop)
             },
             tried: status.at,
             detail: status.detail,
@@ -260,17 +264,17 @@ impl Chain {
                 .and_then(|clock| clock.checked_signed_diff(self.signed_at_unix_ms)),
             nothing_forwarded: !status.acceptor
                 && !status.payload_forwarded
-                && proof != Proof::Missing,
+                && proof != ReporterProof::Missing,
         }
     }
 
     /// Returns a failure detected locally, attributed to the hop after the last that answered.
-    fn failure(&self, kind: FailureKind) -> ChainFailure {
+    fn local_failure(&self, kind: FailureKind) -> ChainFailure {
         let hop = u8::try_from(self.statuses.len() + 1).unwrap_or(u8::MAX);
         ChainFailure {
             kind,
             hop,
-            endpoint: self.place(hop),
+            endpoint: self.endpoint_at(hop),
             tried: None,
             offramp: self.offramp,
             at_server: false,
@@ -282,7 +286,7 @@ impl Chain {
 
     /// Returns the endpoint of position `hop`. It is certain only if every hop up to it is strict,
     /// since no depot can have been added then.
-    fn place(&self, hop: u8) -> Option<Endpoint> {
+    fn endpoint_at(&self, hop: u8) -> Option<Endpoint> {
         let index = usize::from(hop).checked_sub(1)?;
         // The initiator itself dials the first hop, and it adds no depots.
         if self
@@ -305,24 +309,24 @@ impl Chain {
 
 /// Degree to which the reporter of a status is authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proof {
+enum ReporterProof {
     /// The expected key signed the status.
     Signed,
     /// The route names no key for this reporter.
-    NoneAsked,
+    NotRequired,
     /// The route names a key for this reporter, and that key did not sign the status.
     Missing,
 }
 
 /// Error for a status that the expected key did not sign.
-struct Unproved;
+struct UnprovenReporter;
 
 /// Writes by how much the reporter's clock differs, and the difference that is allowed.
 fn write_clock(f: &mut fmt::Formatter<'_>, ahead_ms: i64) -> fmt::Result {
     let seconds = ahead_ms.unsigned_abs().div_ceil(1000);
     let (side, allowed) = match ahead_ms > 0 {
-        true => ("ahead of", SIGNING_WINDOW),
-        false => ("behind", SIGNING_AHEAD),
+        true => ("ahead of", MAX_SIGNATURE_AGE),
+        false => ("behind", MAX_SIGNATURE_AHEAD),
     };
     write!(
         f,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use data_encoding::BASE32_NOPAD;
 
-use crate::replay::SIGNING_AHEAD;
-use crate::tlv::{Field, Reader};
+use crate::replay::MAX_SIGNATURE_AHEAD;
+use crate::tlv::{FieldReader, FieldResult};
 use crate::{KeyError, PublicKey, SigningKey, text};
 
 /// Version of the encoding.
@@ -33,7 +33,7 @@ pub const MAX_GRANT_DEPOTS: usize = 32;
 pub const MAX_GRANT_LIFETIME: Duration = Duration::from_secs(60);
 /// Maximum remaining lifetime of a grant that depots accept. The controller's clock may be ahead by
 /// as much as an initiator's may (LH-GRANT-2).
-const MAX_ACCEPTED_LIFETIME: Duration = MAX_GRANT_LIFETIME.saturating_add(SIGNING_AHEAD);
+const MAX_ACCEPTED_LIFETIME: Duration = MAX_GRANT_LIFETIME.saturating_add(MAX_SIGNATURE_AHEAD);
 /// Maximum size of an encoded grant, in bytes.
 pub const MAX_GRANT_BYTES: usize = 1
     + 1
@@ -98,23 +98,23 @@ pub enum GrantFault {
     Signature,
     /// The grant begins this many milliseconds from now.
     #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
-    Early(u64),
+    NotYetValid(u64),
     /// The grant ended this many milliseconds ago.
     #[error("the grant ended {} s ago: ask the controller for a new one", .0 / 1000)]
-    Over(u64),
+    Expired(u64),
     /// The remaining lifetime exceeds the maximum, so a withdrawal would take too long.
     #[error(
         "the grant holds for {} s more, and a depot accepts {} s at most: update the controller",
         .0 / 1000,
         MAX_ACCEPTED_LIFETIME.as_secs()
     )]
-    Long(u64),
+    LifetimeTooLong(u64),
 }
 
 /// Error for bytes that are not a grant, and for values that cannot be encoded as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no grant of a circuit: {0}")]
-pub struct NoGrant(&'static str);
+pub struct InvalidGrant(&'static str);
 
 /// Payload and frame size, in bytes, of a full TCP segment with timestamps (RFC 7323) over
 /// Ethernet.
@@ -166,14 +166,14 @@ impl CircuitGrant {
             .checked_sub(now_unix_ms)
             .filter(|early| *early > 0)
         {
-            return Err(GrantFault::Early(early));
+            return Err(GrantFault::NotYetValid(early));
         }
         if let Some(late) = now_unix_ms.checked_sub(self.end_unix_ms) {
-            return Err(GrantFault::Over(late));
+            return Err(GrantFault::Expired(late));
         }
         let left = self.end_unix_ms.saturating_sub(now_unix_ms);
         if Duration::from_millis(left) > MAX_ACCEPTED_LIFETIME {
-            return Err(GrantFault::Long(left));
+            return Err(GrantFault::LifetimeTooLong(left));
         }
         if !self.issuer.verify(&self.signed_bytes(), &self.signature) {
             return Err(GrantFault::Signature);
@@ -185,8 +185,8 @@ impl CircuitGrant {
     ///
     /// # Errors
     /// [`NoGrant`]: a value breaks a rule.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, NoGrant> {
-        self.sound().map_err(NoGrant)?;
+    pub fn to_bytes(&self) -> Result<Vec<u8>, InvalidGrant> {
+        self.validate().map_err(InvalidGrant)?;
         let mut out = BytesMut::with_capacity(512);
         self.put(&mut out);
         Ok(out.to_vec())
@@ -196,10 +196,10 @@ impl CircuitGrant {
     ///
     /// # Errors
     /// [`NoGrant`]: the bytes are not a grant.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NoGrant> {
-        let mut reader = Reader(bytes);
-        let grant = Self::take(&mut reader).map_err(NoGrant)?;
-        reader.end().map_err(NoGrant)?;
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidGrant> {
+        let mut reader = FieldReader(bytes);
+        let grant = Self::take(&mut reader).map_err(InvalidGrant)?;
+        reader.expect_end().map_err(InvalidGrant)?;
         Ok(grant)
     }
 
@@ -208,7 +208,7 @@ impl CircuitGrant {
     ///
     /// # Errors
     /// [`NoGrant`]: a value breaks a rule.
-    pub fn to_text(&self) -> Result<String, NoGrant> {
+    pub fn to_text(&self) -> Result<String, InvalidGrant> {
         let digits = BASE32_NOPAD.encode(&self.to_bytes()?);
         Ok(format!("{PREFIX}{}", digits.to_ascii_lowercase()))
     }
@@ -247,7 +247,7 @@ impl CircuitGrant {
         out
     }
 
-    pub(crate) fn take(value: &mut Reader<'_>) -> Field<Self> {
+    pub(crate) fn take(value: &mut FieldReader<'_>) -> FieldResult<Self> {
         if value.u8()? != VERSION {
             return Err("a version that is not spoken here");
         }
@@ -267,17 +267,17 @@ impl CircuitGrant {
                     return Err("more than 32 depots");
                 }
                 let depots = (0..count).map(|_| Ok(PublicKey::from_bytes(value.array()?)));
-                depots.collect::<Field<_>>()?
+                depots.collect::<FieldResult<_>>()?
             },
             issuer: PublicKey::from_bytes(value.array()?),
             signature: value.array()?,
         };
-        grant.sound()?;
+        grant.validate()?;
         Ok(grant)
     }
 
     /// Checks the rules that the type system does not enforce.
-    pub(crate) fn sound(&self) -> Field<()> {
+    pub(crate) fn validate(&self) -> FieldResult<()> {
         if !(1..=MAX_CIRCUIT_BYTES).contains(&self.circuit.len()) {
             return Err("a circuit's name not of 1 to 128 bytes");
         }
@@ -301,24 +301,24 @@ impl CircuitGrant {
 }
 
 impl FromStr for CircuitGrant {
-    type Err = NoGrant;
+    type Err = InvalidGrant;
 
-    fn from_str(text: &str) -> Result<Self, NoGrant> {
+    fn from_str(text: &str) -> Result<Self, InvalidGrant> {
         let digits = text.strip_prefix(PREFIX).unwrap_or_default();
         // Base32 encodes every 5 bytes as 8 digits.
         if digits.is_empty() || digits.len() > MAX_GRANT_BYTES * 8 / 5 + 8 {
-            return Err(NoGrant(
+            return Err(InvalidGrant(
                 "a text of another form: copy it again, whole, from lhg1: on",
             ));
         }
         let bytes = BASE32_NOPAD
             .decode(digits.to_ascii_uppercase().as_bytes())
-            .map_err(|_| NoGrant("digits other than those of base32: copy it again, whole"))?;
+            .map_err(|_| InvalidGrant("digits other than those of base32: copy it again, whole"))?;
         Self::from_bytes(&bytes)
     }
 }
 
-fn take_end(value: &mut Reader<'_>) -> Field<String> {
+fn take_end(value: &mut FieldReader<'_>) -> FieldResult<String> {
     let length = usize::from(value.u8()?);
     let text = std::str::from_utf8(value.bytes(length)?).map_err(|_| "text not in UTF-8")?;
     Ok(text.to_owned())

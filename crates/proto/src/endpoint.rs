@@ -10,11 +10,11 @@ use bytes::BufMut;
 
 use crate::{
     text::printable_within,
-    tlv::{Field, Reader},
+    tlv::{FieldReader, FieldResult},
 };
 
 /// Maximum length of a host name, in bytes (RFC 1035, section 2.3.4, in its text form).
-const MAX_NAME: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 const KIND_NAME: u8 = 0;
 const KIND_IPV4: u8 = 4;
@@ -44,14 +44,14 @@ impl Host {
         {
             let ip: Ipv6Addr = inner
                 .parse()
-                .map_err(|_| EndpointError::Name(shown(text)))?;
+                .map_err(|_| EndpointError::Name(truncate_for_display(text)))?;
             return Ok(Self::Ip(ip.into()));
         }
         if let Ok(ip) = text.parse() {
             return Ok(Self::Ip(ip));
         }
         if !is_name(text) {
-            return Err(EndpointError::Name(shown(text)));
+            return Err(EndpointError::Name(truncate_for_display(text)));
         }
         Ok(Self::Name(text.to_owned()))
     }
@@ -87,7 +87,7 @@ impl Endpoint {
         };
         // Without brackets, the end of an IPv6 address is ambiguous if a port follows.
         if host.contains(':') && !host.starts_with('[') && !bare_v6 {
-            return Err(EndpointError::Name(shown(text)));
+            return Err(EndpointError::Name(truncate_for_display(text)));
         }
         Ok(Self::new(Host::parse(host)?, port))
     }
@@ -101,7 +101,7 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn put(&self, out: &mut impl BufMut) {
+    pub(crate) fn encode(&self, out: &mut impl BufMut) {
         match &self.host {
             Host::Name(name) => {
                 out.put_u8(KIND_NAME);
@@ -121,7 +121,7 @@ impl Endpoint {
         out.put_u16(self.port);
     }
 
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Field<Self> {
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> FieldResult<Self> {
         let host = match reader.u8()? {
             KIND_NAME => {
                 let length = reader.u8()?;
@@ -167,7 +167,7 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         // Port 0 is never valid in text, so it marks a missing port.
         match Self::parse_with_port(text, 0)? {
-            Self { port: 0, .. } => Err(EndpointError::NoPort(shown(text))),
+            Self { port: 0, .. } => Err(EndpointError::NoPort(truncate_for_display(text))),
             endpoint => Ok(endpoint),
         }
     }
@@ -193,13 +193,13 @@ fn read_port(text: &str, port: &str) -> Result<u16, EndpointError> {
     // `parse` alone would accept a sign.
     match port.parse() {
         Ok(number) if number != 0 && port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
-        _ => Err(EndpointError::Port(shown(text))),
+        _ => Err(EndpointError::Port(truncate_for_display(text))),
     }
 }
 
 fn is_name(text: &str) -> bool {
     let labels = text.strip_suffix('.').unwrap_or(text);
-    text.len() <= MAX_NAME
+    text.len() <= MAX_NAME_BYTES
         && text.parse::<IpAddr>().is_err()
         && labels.split('.').all(|label| {
             (1..=63).contains(&label.len())
@@ -211,7 +211,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Truncates a text for display in an error message.
-fn shown(text: &str) -> String {
+fn truncate_for_display(text: &str) -> String {
     printable_within(text.as_bytes(), 64)
 }
 

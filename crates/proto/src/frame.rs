@@ -11,7 +11,7 @@
 use bytes::{BufMut, BytesMut};
 
 /// Size of the frame header, in bytes.
-pub(crate) const HEADER: usize = 12;
+pub(crate) const HEADER_BYTES: usize = 12;
 
 /// Reads one frame from a stream. Buffers at most `max` bytes, and never more than have arrived
 /// (LH-OPEN-11).
@@ -29,7 +29,7 @@ pub(crate) enum FrameError {
     Magic,
     /// The message-specific bytes are invalid. This takes precedence over later errors, because
     /// another version may have other bounds.
-    Own([u8; 2]),
+    MessageBytes([u8; 2]),
     Length(usize),
     Crc,
 }
@@ -49,7 +49,7 @@ impl FrameReader {
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Vec<u8>>), FrameError> {
         let mut used = 0;
         loop {
-            let wanted = self.wanted()?;
+            let wanted = self.wanted_bytes()?;
             let missing = wanted.saturating_sub(self.buffer.len());
             if missing == 0 {
                 return Ok((used, Some(self.finish()?)));
@@ -66,16 +66,16 @@ impl FrameReader {
     }
 
     /// Returns the number of bytes buffered so far.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    fn wanted(&self) -> Result<usize, FrameError> {
+    fn wanted_bytes(&self) -> Result<usize, FrameError> {
         let Some(&[high, low]) = self.buffer.get(6..8) else {
             return Ok(8);
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if (HEADER..=self.max).contains(&length) {
+        if (HEADER_BYTES..=self.max).contains(&length) {
             Ok(length)
         } else {
             Err(FrameError::Length(length))
@@ -95,7 +95,7 @@ impl FrameReader {
         }
         match self.buffer.get(4..6) {
             Some(&[first, second]) if !(self.accepts)([first, second]) => {
-                Err(FrameError::Own([first, second]))
+                Err(FrameError::MessageBytes([first, second]))
             }
             _ => Ok(()),
         }
@@ -104,7 +104,7 @@ impl FrameReader {
     fn finish(&mut self) -> Result<Vec<u8>, FrameError> {
         let frame = std::mem::take(&mut self.buffer);
         let carried = frame
-            .get(8..HEADER)
+            .get(8..HEADER_BYTES)
             .and_then(|field| field.try_into().ok())
             .map(u32::from_be_bytes);
         if carried == Some(checksum(&frame)) {
@@ -117,14 +117,14 @@ impl FrameReader {
 
 /// Appends a frame around `body`. Fails and leaves `out` unchanged if the frame would exceed `max`
 /// bytes.
-pub(crate) fn write(
+pub(crate) fn write_frame(
     out: &mut BytesMut,
     magic: [u8; 4],
     own: [u8; 2],
     max: usize,
     body: &[u8],
 ) -> Result<(), usize> {
-    let total = HEADER + body.len();
+    let total = HEADER_BYTES + body.len();
     let length = u16::try_from(total)
         .ok()
         .filter(|_| total <= max)
@@ -136,7 +136,7 @@ pub(crate) fn write(
     out.put_u32(0);
     out.put_slice(body);
     let crc = checksum(out.get(start..).unwrap_or_default());
-    if let Some(field) = out.get_mut(start + 8..start + HEADER) {
+    if let Some(field) = out.get_mut(start + 8..start + HEADER_BYTES) {
         field.copy_from_slice(&crc.to_be_bytes());
     }
     Ok(())
@@ -147,6 +147,6 @@ fn checksum(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(frame.get(..8).unwrap_or_default());
     hasher.update(&[0; 4]);
-    hasher.update(frame.get(HEADER..).unwrap_or_default());
+    hasher.update(frame.get(HEADER_BYTES..).unwrap_or_default());
     hasher.finalize()
 }

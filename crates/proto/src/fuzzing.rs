@@ -18,7 +18,7 @@ use crate::text;
 
 /// A parser's fuzz target: its property, and seed inputs.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name of the fuzz target and of its corpus directory.
     pub name: &'static str,
     /// Function that panics if the property does not hold for this input.
@@ -31,39 +31,39 @@ pub struct Target {
 pub type Seed = (String, Vec<u8>);
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "open",
-        property: properties::open,
-        seeds: seeds::open,
+        property: properties::check_open,
+        seeds: seeds::open_seeds,
     },
-    Target {
+    FuzzTarget {
         name: "circuit-grant",
-        property: properties::circuit_grant,
-        seeds: seeds::circuit_grant,
+        property: properties::check_circuit_grant,
+        seeds: seeds::circuit_grant_seeds,
     },
-    Target {
+    FuzzTarget {
         name: "status",
-        property: properties::status,
-        seeds: seeds::status,
+        property: properties::check_status,
+        seeds: seeds::status_seeds,
     },
-    Target {
+    FuzzTarget {
         name: "text",
-        property: properties::texts,
-        seeds: seeds::texts,
+        property: properties::check_texts,
+        seeds: seeds::typed_text_seeds,
     },
 ];
 
 /// Returns the corpus directory of a target.
 #[must_use]
-pub fn corpus(target: &str) -> PathBuf {
+pub fn corpus_dir(target: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus")).join(target)
 }
 
 /// Runs each target on its whole corpus, which must contain the current seeds.
-pub fn replay(targets: &[Target]) {
+pub fn replay_corpora(targets: &[FuzzTarget]) {
     for target in targets {
-        let folder = corpus(target.name);
+        let folder = corpus_dir(target.name);
         for (name, seed) in (target.seeds)() {
             let path = folder.join(&name);
             let stored = std::fs::read(&path).unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn assert_short_line(reported: &impl std::fmt::Display) {
 
 /// Returns the result of a future that never waits, such as a read from a slice or a write to a
 /// vector.
-pub fn ready<T>(future: impl Future<Output = T>) -> T {
+pub fn expect_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("a slice that is not ready"),
@@ -108,7 +108,7 @@ pub fn ready<T>(future: impl Future<Output = T>) -> T {
 
 /// Returns seeds made from texts.
 #[must_use]
-pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
+pub fn text_seeds(seeds: &[(&str, &str)]) -> Vec<Seed> {
     seeds
         .iter()
         .map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()))
@@ -120,11 +120,11 @@ pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
 /// Operation 0 replaces the byte at the offset, and 1 removes it. Operation 2 inserts a character
 /// before it that is significant to the text parsers. Any other operation repeats as many bytes
 /// from there as the byte says.
-pub type Change = (usize, u8, u8);
+pub type InputChange = (usize, u8, u8);
 
 /// Returns the input after these changes, applied in order.
 #[must_use]
-pub fn changed(input: &[u8], changes: &[Change]) -> Vec<u8> {
+pub fn apply_changes(input: &[u8], changes: &[InputChange]) -> Vec<u8> {
     /// Syntax characters of JSON, XML and TOML, and characters of numbers and times.
     const MARKS: [u8; 17] = *b" 019-.,\"{}[]<>/ke";
     let mut data = input.to_vec();
@@ -151,6 +151,6 @@ pub fn changed(input: &[u8], changes: &[Change]) -> Vec<u8> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        super::replay(super::TARGETS);
+        super::replay_corpora(super::TARGETS);
     }
 }

@@ -39,43 +39,43 @@ mod status_codec;
 pub mod text;
 mod tlv;
 
-pub use admission::{Admission, Refusal};
-pub use chain::{Chain, ChainFailure, FailureKind, Progress};
+pub use admission::{Admission, OpenRefusal};
+pub use chain::{Chain, ChainFailure, ChainProgress, FailureKind};
 pub use circuit_grant::{
-    CircuitGrant, GrantFault, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME, NoGrant,
+    CircuitGrant, GrantFault, InvalidGrant, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME,
     payload_rate,
 };
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};
 pub use log_rate::LogRate;
-pub use open::{Next, Open, TraceContext, UnknownOption, VersionRange};
+pub use open::{NextReceiver, Open, TraceContext, UnknownOption, VersionRange};
 pub use open_codec::{LAST_KNOWN_OPTION, OpenDecoder, OpenError};
 pub use probe::{MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, PROBE_MESSAGE_BYTES, ProbeMessage};
-pub use replay::{ReplayError, ReplayMemory, SIGNING_AHEAD, SIGNING_WINDOW, check_time};
+pub use replay::{MAX_SIGNATURE_AGE, MAX_SIGNATURE_AHEAD, ReplayError, ReplayMemory, check_time};
 pub use route::{Hop, Route, RouteError};
-pub use service::{Service, ServiceError};
+pub use service::{ServiceName, ServiceNameError};
 pub use session_id::SessionId;
-pub use shares::{Full, Shares};
+pub use shares::{ExhaustedBound, Shares};
 pub use status::{Status, StatusCode};
 pub use status_codec::{StatusDecoder, StatusError};
 
 /// Maximum size of an OPEN, in bytes, header included (LH-OPEN-3).
-pub const MAX_OPEN: usize = 8192;
+pub const MAX_OPEN_BYTES: usize = 8192;
 // Even the longest OPEN with a ClientHello fits TCP's initial window of ten segments (RFC 6928) on
 // the narrowest IPv6 path, so no round trip is added (LH-DEPOT-1).
-const _: () = assert!(MAX_OPEN + 2000 < 10 * 1220);
+const _: () = assert!(MAX_OPEN_BYTES + 2000 < 10 * 1220);
 /// Maximum size of a STATUS, in bytes, header included (LH-STATUS-2).
-pub const MAX_STATUS: usize = 1024;
+pub const MAX_STATUS_BYTES: usize = 1024;
 /// Maximum padding that an OPEN may request for the acceptor's STATUS, in bytes (LH-STATUS-9). A
 /// padded STATUS may exceed [`MAX_STATUS`] by this much.
-pub const MAX_PADDING: u16 = 16 * 1024;
+pub const MAX_PADDING_BYTES: u16 = 16 * 1024;
 /// Maximum number of hops that a route may list (LH-ROUTE-4).
 pub const MAX_HOPS: usize = 16;
 /// Maximum number of depots that an OPEN may record as passed, including those added before loose
 /// hops (LH-ROUTE-4).
-pub const MAX_PASSED: usize = 32;
+pub const MAX_PASSED_DEPOTS: usize = 32;
 /// Maximum early data, in bytes, that a depot buffers while it dials the next hop (LH-DEPOT-5).
-pub const MAX_HELD: usize = 64 * 1024;
+pub const MAX_EARLY_DATA_BYTES: usize = 64 * 1024;
 /// Default hop limit of an initiator (LH-ROUTE-6).
 pub const DEFAULT_HOP_LIMIT: u8 = 16;
 /// Protocol version that this crate implements (LH-OPEN-2).

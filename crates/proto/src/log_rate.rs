@@ -16,7 +16,7 @@ pub struct LogRate {
 }
 
 /// One line, in the units of [`LogRate::credit`].
-const LINE: u64 = 1_000_000_000;
+const CREDIT_PER_LINE: u64 = 1_000_000_000;
 
 impl LogRate {
     /// Allows `burst` lines at once, and `per_second` more each second.
@@ -25,7 +25,7 @@ impl LogRate {
         Self {
             burst,
             per_second,
-            credit: burst as u64 * LINE,
+            credit: burst as u64 * CREDIT_PER_LINE,
             last: Duration::ZERO,
             left_out: 0,
         }
@@ -39,11 +39,11 @@ impl LogRate {
         self.credit = passed
             .saturating_mul(self.per_second.into())
             .saturating_add(self.credit)
-            .min(u64::from(self.burst) * LINE);
-        match self.credit.checked_sub(LINE) {
+            .min(u64::from(self.burst) * CREDIT_PER_LINE);
+        match self.credit.checked_sub(CREDIT_PER_LINE) {
             Some(rest) => {
                 self.credit = rest;
-                Some(self.take_left_out())
+                Some(self.take_suppressed())
             }
             None => {
                 self.left_out = self.left_out.saturating_add(1);
@@ -54,7 +54,7 @@ impl LogRate {
 
     /// Returns the number of lines suppressed since the last written one, and resets it. Used for a
     /// final line.
-    pub const fn take_left_out(&mut self) -> u64 {
+    pub const fn take_suppressed(&mut self) -> u64 {
         std::mem::replace(&mut self.left_out, 0)
     }
 }
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!([rate.admit(at(1)), rate.admit(at(999))], [None, None]);
         assert_eq!(rate.admit(at(1000)), Some(2));
         assert_eq!(rate.admit(at(1001)), None);
-        assert_eq!((rate.take_left_out(), rate.take_left_out()), (1, 0));
+        assert_eq!((rate.take_suppressed(), rate.take_suppressed()), (1, 0));
         // A long silence earns no more than the burst.
         let lines = (0..10)
             .filter(|_| rate.admit(at(1_000_000)).is_some())
@@ -97,7 +97,7 @@ mod tests {
                 }
                 prop_assert!(written <= u64::from(burst) + now * u64::from(per_second) / 1000);
             }
-            prop_assert_eq!(written + reported + rate.take_left_out(), steps.len() as u64);
+            prop_assert_eq!(written + reported + rate.take_suppressed(), steps.len() as u64);
         }
 
         #[test]

@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal,
-    Route, Service, SessionId, SigningKey, VERSION,
+    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED_DEPOTS, OpenRefusal,
+    PublicKey, Route, ServiceName, SessionId, SigningKey, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] creates one; [`Open::sign`] must follow before it is
@@ -19,7 +19,7 @@ pub struct Open {
     /// Identifier of the session, the same at every hop.
     pub session_id: SessionId,
     /// Service requested from the acceptor (LH-OPEN-13).
-    pub service: Service,
+    pub service: ServiceName,
     /// Endpoint of the acceptor.
     pub destination: Endpoint,
     /// Depots to pass.
@@ -98,7 +98,7 @@ pub struct UnknownOption {
 
 /// Next receiver of an OPEN, as seen by its current holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next<'a> {
+pub enum NextReceiver<'a> {
     /// This depot, or one added before it if it is loose.
     Hop(&'a Hop),
     /// The acceptor, directly.
@@ -107,7 +107,7 @@ pub enum Next<'a> {
     Here,
 }
 
-impl Next<'_> {
+impl NextReceiver<'_> {
     /// Returns the endpoint to dial; `None` at the acceptor.
     #[must_use]
     pub const fn endpoint(&self) -> Option<&Endpoint> {
@@ -124,7 +124,7 @@ impl Open {
     #[must_use]
     pub const fn new(
         session_id: SessionId,
-        service: Service,
+        service: ServiceName,
         route: Route,
         destination: Endpoint,
         budget: Duration,
@@ -173,11 +173,11 @@ impl Open {
     ///
     /// # Errors
     /// [`Refusal::BadSignature`] if it is invalid.
-    pub fn verify(&self) -> Result<(), Refusal> {
+    pub fn verify(&self) -> Result<(), OpenRefusal> {
         if self.principal.verify(&self.signed_bytes(), &self.signature) {
             Ok(())
         } else {
-            Err(Refusal::BadSignature)
+            Err(OpenRefusal::BadSignature)
         }
     }
 
@@ -204,18 +204,20 @@ impl Open {
     /// Returns the next receiver of this OPEN (LH-ROUTE-1). Decoding rejects a cursor beyond the
     /// acceptor.
     #[must_use]
-    pub fn next(&self) -> Next<'_> {
+    pub fn next_receiver(&self) -> NextReceiver<'_> {
         let cursor = usize::from(self.cursor);
         match self.route.hops().get(cursor) {
-            Some(hop) => Next::Hop(hop),
-            None if cursor == self.route.hops().len() => Next::Destination(&self.destination),
-            None => Next::Here,
+            Some(hop) => NextReceiver::Hop(hop),
+            None if cursor == self.route.hops().len() => {
+                NextReceiver::Destination(&self.destination)
+            }
+            None => NextReceiver::Here,
         }
     }
 
     /// Returns this OPEN as the initiator sends it to the first hop of the route.
     #[must_use]
-    pub fn departing(mut self) -> Self {
+    pub fn for_first_hop(mut self) -> Self {
         self.cursor = self.cursor.saturating_add(1);
         self
     }
@@ -225,8 +227,8 @@ impl Open {
     ///
     /// # Errors
     /// A [`Refusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used up.
-    pub fn passed_on(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
-        let mut open = self.passing(me, elapsed)?;
+    pub fn forwarded(&self, me: PublicKey, elapsed: Duration) -> Result<Self, OpenRefusal> {
+        let mut open = self.with_depot_passed(me, elapsed)?;
         open.cursor = open.cursor.saturating_add(1);
         Ok(open)
     }
@@ -236,10 +238,10 @@ impl Open {
     ///
     /// # Errors
     /// As [`Open::passed_on`], and [`Refusal::Misrouted`] if the next hop is strict.
-    pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
-        match self.next() {
-            Next::Hop(hop) if !hop.strict => self.passing(me, elapsed),
-            _ => Err(Refusal::Misrouted(
+    pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, OpenRefusal> {
+        match self.next_receiver() {
+            NextReceiver::Hop(hop) if !hop.strict => self.with_depot_passed(me, elapsed),
+            _ => Err(OpenRefusal::Misrouted(
                 "only before a loose hop may depots be added",
             )),
         }
@@ -254,14 +256,14 @@ impl Open {
             .saturating_add(1)
     }
 
-    fn passing(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
-        let hop_limit = self.hop_limit.checked_sub(1).ok_or(Refusal::HopLimit)?;
-        if self.passed.len() >= MAX_PASSED {
-            return Err(Refusal::HopLimit);
+    fn with_depot_passed(&self, me: PublicKey, elapsed: Duration) -> Result<Self, OpenRefusal> {
+        let hop_limit = self.hop_limit.checked_sub(1).ok_or(OpenRefusal::HopLimit)?;
+        if self.passed.len() >= MAX_PASSED_DEPOTS {
+            return Err(OpenRefusal::HopLimit);
         }
         let setup_budget = self.setup_budget.saturating_sub(elapsed);
         if setup_budget < Duration::from_millis(1) {
-            return Err(Refusal::SetupTimeout);
+            return Err(OpenRefusal::SetupTimeout);
         }
         let mut open = Self {
             hop_limit,

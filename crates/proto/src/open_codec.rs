@@ -5,19 +5,19 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    CircuitGrant, Endpoint, MAX_OPEN, MAX_PADDING, MAX_PASSED, Open, PublicKey, Route, Service,
-    SessionId, TraceContext, UnknownOption, VERSION, VersionRange,
+    CircuitGrant, Endpoint, MAX_OPEN_BYTES, MAX_PADDING_BYTES, MAX_PASSED_DEPOTS, Open, PublicKey,
+    Route, ServiceName, SessionId, TraceContext, UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
-    tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
+    tlv::{self, CRITICAL, FieldReader, FieldResult, MUTABLE, NUMBER},
 };
 
 /// Magic of an OPEN (LH-OPEN-1). Its first byte starts no text protocol and no TLS record.
 const MAGIC: [u8; 4] = [0xf1, b'L', b'H', b'O'];
 /// Domain separation: prevents the signature from being valid for any other message (LH-SIGN-1).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul OPEN signature v1\0";
-const MAX_PURPOSE: usize = 64;
-const MAX_CIRCUIT: usize = 128;
+const MAX_PURPOSE_BYTES: usize = 64;
+const MAX_CIRCUIT_BYTES: usize = 128;
 
 // Option kinds, with the flags that each must carry (LH-OPEN-8).
 const SESSION_ID: u16 = CRITICAL | 1;
@@ -55,8 +55,8 @@ impl OpenDecoder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            frame: FrameReader::new(MAGIC, MAX_OPEN, |[min, max]| {
-                is_common(VersionRange { min, max })
+            frame: FrameReader::new(MAGIC, MAX_OPEN_BYTES, |[min, max]| {
+                is_supported(VersionRange { min, max })
             }),
         }
     }
@@ -77,8 +77,8 @@ impl OpenDecoder {
 
     /// Returns the number of bytes buffered of an incomplete OPEN.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.frame.held()
+    pub fn buffered_bytes(&self) -> usize {
+        self.frame.buffered_bytes()
     }
 }
 
@@ -94,17 +94,17 @@ impl Open {
     /// # Errors
     /// An [`OpenError`] when it breaks a rule; `out` is then unchanged.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), OpenError> {
-        if !is_common(self.versions) {
+        if !is_supported(self.versions) {
             return Err(OpenError::Version(self.versions));
         }
         self.check()?;
         let mut body = BytesMut::with_capacity(512);
         self.put_options(&mut body, true);
-        frame::write(
+        frame::write_frame(
             out,
             MAGIC,
             [self.versions.min, self.versions.max],
-            MAX_OPEN,
+            MAX_OPEN_BYTES,
             &body,
         )
         .map_err(OpenError::Length)
@@ -125,12 +125,12 @@ impl Open {
     fn put_options(&self, out: &mut BytesMut, mutable: bool) {
         let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
             if mutable || kind & MUTABLE == 0 {
-                tlv::put(out, kind, value);
+                tlv::put_option(out, kind, value);
             }
         };
         put(SESSION_ID, &|out| out.put_slice(self.session_id.as_bytes()));
-        put(DESTINATION, &|out| self.destination.put(out));
-        put(ROUTE, &|out| self.route.put(out));
+        put(DESTINATION, &|out| self.destination.encode(out));
+        put(ROUTE, &|out| self.route.encode(out));
         put(CURSOR, &|out| out.put_u8(self.cursor));
         put(PASSED, &|out| {
             self.passed
@@ -170,7 +170,7 @@ impl Open {
             put(DURATION, &|out| out.put_u64(duration));
         }
         if let Some(onward) = &self.onward {
-            put(ONWARD, &|out| onward.put(out));
+            put(ONWARD, &|out| onward.encode(out));
         }
         if let Some(grant) = &self.grant {
             put(GRANT, &|out| grant.put(out));
@@ -198,7 +198,7 @@ impl Open {
         if usize::from(self.cursor) > self.route.hops().len() + 1 {
             return invalid("cursor", "a place beyond the destination");
         }
-        if self.passed.len() > MAX_PASSED {
+        if self.passed.len() > MAX_PASSED_DEPOTS {
             return invalid("depots passed", "more depots than may be passed");
         }
         if let Some(why) = self
@@ -218,16 +218,16 @@ impl Open {
         if [self.rate, self.duration].contains(&Some(0)) {
             return invalid("rate or duration", "nothing as a wish");
         }
-        if let Some(why) = self.grant.as_ref().and_then(|grant| grant.sound().err()) {
+        if let Some(why) = self.grant.as_ref().and_then(|grant| grant.validate().err()) {
             return invalid("grant", why);
         }
         if self
             .padding
-            .is_some_and(|padding| !(1..=MAX_PADDING).contains(&padding))
+            .is_some_and(|padding| !(1..=MAX_PADDING_BYTES).contains(&padding))
         {
             return invalid("padding", "not 1 to 16384 bytes");
         }
-        match (&self.onward, self.service == Service::TCP) {
+        match (&self.onward, self.service == ServiceName::TCP) {
             (Some(_), true) | (None, false) => {}
             (Some(_), false) => {
                 return invalid("onward", "a server for another service than `tcp`");
@@ -263,7 +263,7 @@ pub enum OpenError {
     #[error("no common protocol version: the OPEN speaks {0}, this end {VERSION}")]
     Version(VersionRange),
     /// The frame is too long or too short.
-    #[error("an OPEN of {0} bytes: the length must lie between its header and {MAX_OPEN}")]
+    #[error("an OPEN of {0} bytes: the length must lie between its header and {MAX_OPEN_BYTES}")]
     Length(usize),
     /// The frame was damaged in transit.
     #[error("the CRC of the OPEN differs from its bytes")]
@@ -308,7 +308,7 @@ impl From<FrameError> for OpenError {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Magic => Self::Magic,
-            FrameError::Own([min, max]) => Self::Version(VersionRange { min, max }),
+            FrameError::MessageBytes([min, max]) => Self::Version(VersionRange { min, max }),
             FrameError::Length(length) => Self::Length(length),
             FrameError::Crc => Self::Crc,
         }
@@ -317,9 +317,9 @@ impl From<FrameError> for OpenError {
 
 /// Options decoded so far; mandatory ones are checked at the end.
 #[derive(Default)]
-struct Found {
+struct DecodedOptions {
     session_id: Option<SessionId>,
-    service: Option<Service>,
+    service: Option<ServiceName>,
     destination: Option<Endpoint>,
     route: Option<Route>,
     cursor: Option<u8>,
@@ -345,17 +345,17 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
     let &[_, _, _, _, min, max, ..] = frame else {
         return Err(OpenError::Length(frame.len()));
     };
-    let mut options = Reader(frame.get(frame::HEADER..).unwrap_or_default());
-    let mut found = Found::default();
+    let mut options = FieldReader(frame.get(frame::HEADER_BYTES..).unwrap_or_default());
+    let mut found = DecodedOptions::default();
     let mut previous = None;
     while let Some((kind, mut value)) = options
-        .option(&mut previous)
+        .next_option(&mut previous)
         .map_err(OpenError::Malformed)?
     {
         let known = kind & NUMBER <= LAST_KNOWN_OPTION && kind & NUMBER != 0;
         if known {
-            let (option, read) = found.take(kind, &mut value);
-            read.and_then(|()| value.end())
+            let (option, read) = found.read_option(kind, &mut value);
+            read.and_then(|()| value.expect_end())
                 .map_err(|why| OpenError::Invalid { option, why })?;
         } else if kind & CRITICAL != 0 {
             return Err(OpenError::UnknownCritical(kind & NUMBER));
@@ -371,55 +371,59 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
     found.into_open(VersionRange { min, max })
 }
 
-impl Found {
+impl DecodedOptions {
     /// Reads a known option. Returns its name, and an error if its flags or value break a rule
     /// (LH-OPEN-8).
-    fn take(&mut self, kind: u16, value: &mut Reader<'_>) -> (&'static str, Field<()>) {
+    fn read_option(
+        &mut self,
+        kind: u16,
+        value: &mut FieldReader<'_>,
+    ) -> (&'static str, FieldResult<()>) {
         match kind {
             SESSION_ID => (
                 "session id",
-                keep(
+                store(
                     &mut self.session_id,
                     value.array().map(SessionId::from_bytes),
                 ),
             ),
             DESTINATION => (
                 "destination",
-                keep(&mut self.destination, Endpoint::take(value)),
+                store(&mut self.destination, Endpoint::decode(value)),
             ),
-            ROUTE => ("route", keep(&mut self.route, Route::take(value))),
-            CURSOR => ("cursor", keep(&mut self.cursor, value.u8())),
-            PASSED => ("depots passed", keep(&mut self.passed, take_passed(value))),
-            HOP_LIMIT => ("hop limit", keep(&mut self.hop_limit, value.u8())),
+            ROUTE => ("route", store(&mut self.route, Route::decode(value))),
+            CURSOR => ("cursor", store(&mut self.cursor, value.u8())),
+            PASSED => ("depots passed", store(&mut self.passed, read_passed(value))),
+            HOP_LIMIT => ("hop limit", store(&mut self.hop_limit, value.u8())),
             SETUP_BUDGET => {
                 let budget = value.u32().map(|ms| Duration::from_millis(ms.into()));
-                ("set-up budget", keep(&mut self.setup_budget, budget))
+                ("set-up budget", store(&mut self.setup_budget, budget))
             }
-            SIZE => ("size", keep(&mut self.size, value.u64())),
-            PURPOSE => ("purpose", keep(&mut self.purpose, take_purpose(value))),
-            CIRCUIT => ("circuit", keep(&mut self.circuit, take_circuit(value))),
-            TRACE => ("trace context", keep(&mut self.trace, take_trace(value))),
+            SIZE => ("size", store(&mut self.size, value.u64())),
+            PURPOSE => ("purpose", store(&mut self.purpose, read_purpose(value))),
+            CIRCUIT => ("circuit", store(&mut self.circuit, read_circuit(value))),
+            TRACE => ("trace context", store(&mut self.trace, read_trace(value))),
             PRINCIPAL => (
                 "principal",
-                keep(
+                store(
                     &mut self.principal,
                     value.array().map(PublicKey::from_bytes),
                 ),
             ),
             SIGNED_AT => (
                 "time of signature",
-                keep(&mut self.signed_at_unix_ms, value.u64()),
+                store(&mut self.signed_at_unix_ms, value.u64()),
             ),
-            SIGNATURE => ("signature", keep(&mut self.signature, value.array())),
-            SERVICE => ("service", keep(&mut self.service, take_service(value))),
-            RATE => ("rate", keep(&mut self.rate, value.u64())),
-            DURATION => ("duration", keep(&mut self.duration, value.u64())),
-            ONWARD => ("onward", keep(&mut self.onward, Endpoint::take(value))),
+            SIGNATURE => ("signature", store(&mut self.signature, value.array())),
+            SERVICE => ("service", store(&mut self.service, read_service(value))),
+            RATE => ("rate", store(&mut self.rate, value.u64())),
+            DURATION => ("duration", store(&mut self.duration, value.u64())),
+            ONWARD => ("onward", store(&mut self.onward, Endpoint::decode(value))),
             GRANT => (
                 "grant",
-                keep(&mut self.grant, CircuitGrant::take(value).map(Box::new)),
+                store(&mut self.grant, CircuitGrant::take(value).map(Box::new)),
             ),
-            PADDING => ("padding", keep(&mut self.padding, value.u16())),
+            PADDING => ("padding", store(&mut self.padding, value.u16())),
             _ => ("known options", Err("flags other than the option's own")),
         }
     }
@@ -461,12 +465,12 @@ impl Found {
     }
 }
 
-fn keep<T>(slot: &mut Option<T>, value: Field<T>) -> Field<()> {
+fn store<T>(slot: &mut Option<T>, value: FieldResult<T>) -> FieldResult<()> {
     *slot = Some(value?);
     Ok(())
 }
 
-fn take_passed(value: &mut Reader<'_>) -> Field<Vec<PublicKey>> {
+fn read_passed(value: &mut FieldReader<'_>) -> FieldResult<Vec<PublicKey>> {
     let mut passed = Vec::new();
     while !value.0.is_empty() {
         passed.push(PublicKey::from_bytes(value.array()?));
@@ -474,13 +478,13 @@ fn take_passed(value: &mut Reader<'_>) -> Field<Vec<PublicKey>> {
     Ok(passed)
 }
 
-fn take_service(value: &mut Reader<'_>) -> Field<Service> {
+fn read_service(value: &mut FieldReader<'_>) -> FieldResult<ServiceName> {
     let name = std::str::from_utf8(value.bytes(value.0.len())?).map_err(|_| "text not in UTF-8")?;
     name.parse()
         .map_err(|_| "a name of other than lower-case letters, digits and '-'")
 }
 
-fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
+fn read_purpose(value: &mut FieldReader<'_>) -> FieldResult<String> {
     let bytes = value.bytes(value.0.len())?;
     let purpose = std::str::from_utf8(bytes).map_err(|_| "text not in UTF-8")?;
     check_purpose(purpose)?;
@@ -488,30 +492,30 @@ fn take_purpose(value: &mut Reader<'_>) -> Field<String> {
 }
 
 /// Checks that a purpose is safe to print: it goes to logs and terminals.
-fn check_purpose(purpose: &str) -> Field<()> {
+fn check_purpose(purpose: &str) -> FieldResult<()> {
     match purpose.len() {
         0 => Err("empty text"),
-        1..=MAX_PURPOSE if purpose.chars().all(text::is_printable) => Ok(()),
-        1..=MAX_PURPOSE => Err("characters that cannot be seen"),
+        1..=MAX_PURPOSE_BYTES if purpose.chars().all(text::is_printable) => Ok(()),
+        1..=MAX_PURPOSE_BYTES => Err("characters that cannot be seen"),
         _ => Err("text over 64 bytes"),
     }
 }
 
-fn take_circuit(value: &mut Reader<'_>) -> Field<Vec<u8>> {
+fn read_circuit(value: &mut FieldReader<'_>) -> FieldResult<Vec<u8>> {
     let circuit = value.bytes(value.0.len())?;
     check_circuit(circuit)?;
     Ok(circuit.to_vec())
 }
 
-fn check_circuit(circuit: &[u8]) -> Field<()> {
-    if (1..=MAX_CIRCUIT).contains(&circuit.len()) {
+fn check_circuit(circuit: &[u8]) -> FieldResult<()> {
+    if (1..=MAX_CIRCUIT_BYTES).contains(&circuit.len()) {
         Ok(())
     } else {
         Err("a name not of 1 to 128 bytes")
     }
 }
 
-fn take_trace(value: &mut Reader<'_>) -> Field<TraceContext> {
+fn read_trace(value: &mut FieldReader<'_>) -> FieldResult<TraceContext> {
     Ok(TraceContext {
         trace_id: value.array()?,
         parent_id: value.array()?,
@@ -520,7 +524,7 @@ fn take_trace(value: &mut Reader<'_>) -> Field<TraceContext> {
 }
 
 /// Returns true if the range includes the version of this crate (LH-OPEN-2).
-fn is_common(range: VersionRange) -> bool {
+fn is_supported(range: VersionRange) -> bool {
     range.min != 0 && (range.min..=range.max).contains(&VERSION)
 }
 

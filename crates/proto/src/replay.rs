@@ -9,14 +9,14 @@ use std::{
 use crate::{SessionId, Shares};
 
 /// Maximum age of an OPEN's signature, by the receiver's clock (LH-SIGN-2).
-pub const SIGNING_WINDOW: Duration = Duration::from_secs(120);
+pub const MAX_SIGNATURE_AGE: Duration = Duration::from_secs(120);
 /// Maximum time by which an OPEN's signature may be ahead of the receiver's clock (LH-SIGN-2).
-pub const SIGNING_AHEAD: Duration = Duration::from_secs(10);
+pub const MAX_SIGNATURE_AHEAD: Duration = Duration::from_secs(10);
 /// Default maximum number of entries: some 15 MB, or 500 new sessions a second for as long as an
 /// OPEN can be replayed.
 const MAX_ENTRIES: u64 = 65_536;
 /// Divisor of the free entries that gives one payer's limit: one payer alone may use 7,281 entries.
-const SHARE: u64 = 8;
+const PAYER_FRACTION: u64 = 8;
 
 /// Checks that a receiver accepts a signing time at `now_ms`. Both are in milliseconds since 1970
 /// (LH-SIGN-2).
@@ -24,12 +24,12 @@ const SHARE: u64 = 8;
 /// # Errors
 /// [`ReplayError::Expired`] or [`ReplayError::Future`].
 pub fn check_time(signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
-    if signed_at < now_ms.saturating_sub(whole_ms(SIGNING_WINDOW)) {
+    if signed_at < now_ms.saturating_sub(whole_ms(MAX_SIGNATURE_AGE)) {
         return Err(ReplayError::Expired {
             by_ms: now_ms - signed_at,
         });
     }
-    if signed_at > now_ms.saturating_add(whole_ms(SIGNING_AHEAD)) {
+    if signed_at > now_ms.saturating_add(whole_ms(MAX_SIGNATURE_AHEAD)) {
         return Err(ReplayError::Future {
             by_ms: signed_at - now_ms,
         });
@@ -61,7 +61,7 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         Self {
             seen: HashSet::new(),
             by_time: BTreeMap::new(),
-            shares: Shares::new(entries, SHARE),
+            shares: Shares::new(entries, PAYER_FRACTION),
         }
     }
 
@@ -79,7 +79,7 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         now_ms: u64,
     ) -> Result<(), ReplayError> {
         check_time(signed_at, now_ms)?;
-        self.forget_before(now_ms.saturating_sub(whole_ms(SIGNING_WINDOW)));
+        self.forget_before(now_ms.saturating_sub(whole_ms(MAX_SIGNATURE_AGE)));
         if self.seen.contains(&id) {
             return Err(ReplayError::Replay);
         }
@@ -109,7 +109,7 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
             }
             let ((_, id), payer) = entry.remove_entry();
             self.seen.remove(&id);
-            self.shares.give_back(&payer, 1);
+            self.shares.release(&payer, 1);
         }
     }
 }

@@ -6,7 +6,7 @@ use bytes::BufMut;
 
 use crate::{
     DEPOT_PORT, Endpoint, EndpointError, KeyError, MAX_HOPS, PublicKey,
-    tlv::{Field, Reader},
+    tlv::{FieldReader, FieldResult},
 };
 
 const FLAG_STRICT: u8 = 1;
@@ -69,19 +69,19 @@ impl Route {
         self.hops.is_empty()
     }
 
-    pub(crate) fn put(&self, out: &mut impl BufMut) {
+    pub(crate) fn encode(&self, out: &mut impl BufMut) {
         out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has limited it to 16
         for hop in &self.hops {
             let strict = if hop.strict { FLAG_STRICT } else { 0 };
             out.put_u8(strict | if hop.key.is_some() { FLAG_KEYED } else { 0 });
-            hop.endpoint.put(out);
+            hop.endpoint.encode(out);
             if let Some(key) = &hop.key {
                 out.put_slice(key.as_bytes());
             }
         }
     }
 
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Field<Self> {
+    pub(crate) fn decode(reader: &mut FieldReader<'_>) -> FieldResult<Self> {
         let count = usize::from(reader.u8()?);
         if count > MAX_HOPS {
             return Err("more hops than a route may list");
@@ -92,7 +92,7 @@ impl Route {
             if flags & !(FLAG_STRICT | FLAG_KEYED) != 0 {
                 return Err("unknown flags of a hop");
             }
-            let endpoint = Endpoint::take(reader)?;
+            let endpoint = Endpoint::decode(reader)?;
             let key = match flags & FLAG_KEYED {
                 0 => None,
                 _ => Some(PublicKey::from_bytes(reader.array()?)),

@@ -3,13 +3,13 @@
 use std::{borrow::Cow, fmt, str::FromStr};
 
 /// Maximum length of a service name, in bytes.
-const MAX_SERVICE: usize = 32;
+const MAX_SERVICE_BYTES: usize = 32;
 
 /// A service name: 1 to 32 lower-case letters, digits and `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Service(Cow<'static, str>);
+pub struct ServiceName(Cow<'static, str>);
 
-impl Service {
+impl ServiceName {
     /// Copying of files and trees, in both directions.
     pub const COPY: Self = Self(Cow::Borrowed("copy"));
     /// Measurements of the path.
@@ -32,21 +32,21 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl FromStr for Service {
-    type Err = ServiceError;
+impl FromStr for ServiceName {
+    type Err = ServiceNameError;
 
-    fn from_str(text: &str) -> Result<Self, ServiceError> {
+    fn from_str(text: &str) -> Result<Self, ServiceNameError> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if (1..=MAX_SERVICE).contains(&text.len()) && text.bytes().all(plain) {
+        if (1..=MAX_SERVICE_BYTES).contains(&text.len()) && text.bytes().all(plain) {
             Ok(Self(Cow::Owned(text.to_owned())))
         } else {
-            Err(ServiceError)
+            Err(ServiceNameError)
         }
     }
 }
@@ -54,7 +54,7 @@ impl FromStr for Service {
 /// Error for a text that is not a service name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a service: write 1 to 32 lower-case letters, digits and '-'")]
-pub struct ServiceError;
+pub struct ServiceNameError;
 
 #[cfg(test)]
 mod tests {
@@ -63,19 +63,19 @@ mod tests {
     #[test]
     fn service_names_are_plain() {
         for known in [
-            Service::COPY,
-            Service::FILES,
-            Service::PERF,
-            Service::DOCTOR,
-            Service::PROBE,
-            Service::TCP,
-            Service::STREAM,
+            ServiceName::COPY,
+            ServiceName::FILES,
+            ServiceName::PERF,
+            ServiceName::DOCTOR,
+            ServiceName::PROBE,
+            ServiceName::TCP,
+            ServiceName::STREAM,
         ] {
             assert_eq!(known.as_str().parse(), Ok(known.clone()));
         }
         let long = "a".repeat(33);
         for text in ["", "Copy", "co py", "c\u{f6}py", "copy\n", &long] {
-            assert_eq!(text.parse::<Service>(), Err(ServiceError), "{text}");
+            assert_eq!(text.parse::<ServiceName>(), Err(ServiceNameError), "{text}");
         }
     }
 }

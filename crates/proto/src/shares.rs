@@ -18,7 +18,7 @@ pub struct Shares<K> {
 
 /// The bound that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
+pub enum ExhaustedBound {
     /// All units are in use.
     #[error("everything is in use")]
     All,
@@ -44,19 +44,19 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     ///
     /// # Errors
     /// The bound that was reached; nothing is taken then.
-    pub fn take(&mut self, who: &K, units: u64) -> Result<(), Full> {
+    pub fn take(&mut self, who: &K, units: u64) -> Result<(), ExhaustedBound> {
         if units == 0 {
             return Ok(());
         }
         let free = self.bound.saturating_sub(self.used);
         if units > free {
-            return Err(Full::All);
+            return Err(ExhaustedBound::All);
         }
-        let own = self.held(who);
+        let own = self.units_of(who);
         let first = own == 0 && units <= 1;
         // Compares the holder's units with the units that would remain free.
         if !first && own.saturating_add(units) > (free - units) / self.fraction {
-            return Err(Full::Share);
+            return Err(ExhaustedBound::Share);
         }
         self.used += units;
         *self.held.entry(who.clone()).or_default() += units;
@@ -64,7 +64,7 @@ impl<K: Eq + Hash + Clone> Shares<K> {
     }
 
     /// Returns `units` of `who` to the free ones.
-    pub fn give_back(&mut self, who: &K, units: u64) {
+    pub fn release(&mut self, who: &K, units: u64) {
         if let Some(own) = self.held.get_mut(who) {
             let units = units.min(*own);
             *own -= units;
@@ -77,19 +77,19 @@ impl<K: Eq + Hash + Clone> Shares<K> {
 
     /// Returns the number of units that `who` holds.
     #[must_use]
-    pub fn held(&self, who: &K) -> u64 {
+    pub fn units_of(&self, who: &K) -> u64 {
         self.held.get(who).copied().unwrap_or_default()
     }
 
     /// Returns the number of units in use.
     #[must_use]
-    pub const fn used(&self) -> u64 {
+    pub const fn units_in_use(&self) -> u64 {
         self.used
     }
 
     /// Returns the total number of units.
     #[must_use]
-    pub const fn bound(&self) -> u64 {
+    pub const fn total_units(&self) -> u64 {
         self.bound
     }
 }
@@ -103,14 +103,14 @@ mod tests {
     /// Takes single units for `who` until it is refused.
     fn fill(shares: &mut Shares<u8>, who: u8) -> u64 {
         while shares.take(&who, 1).is_ok() {}
-        shares.held(&who)
+        shares.units_of(&who)
     }
 
     #[test]
     fn one_holder_leaves_room_for_others() {
         let mut shares = Shares::new(64, 1);
         assert_eq!(fill(&mut shares, 1), 32);
-        assert_eq!(shares.take(&1, 1), Err(Full::Share));
+        assert_eq!(shares.take(&1, 1), Err(ExhaustedBound::Share));
         assert_eq!(fill(&mut shares, 2), 16);
         assert_eq!(shares.take(&3, 1), Ok(()));
         let mut narrow = Shares::new(900, 8);
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn a_full_bound_differs_from_a_full_share() {
         let mut shares = Shares::new(10, 1);
-        assert_eq!(shares.take(&1u8, 11), Err(Full::All));
-        assert_eq!(shares.take(&1, 6), Err(Full::Share));
+        assert_eq!(shares.take(&1u8, 11), Err(ExhaustedBound::All));
+        assert_eq!(shares.take(&1, 6), Err(ExhaustedBound::Share));
         assert_eq!(shares.take(&1, 5), Ok(()));
         assert_eq!(shares.take(&2, 1), Ok(()));
-        shares.give_back(&1, 100);
-        assert_eq!((shares.held(&1), shares.used()), (0, 1));
+        shares.release(&1, 100);
+        assert_eq!((shares.units_of(&1), shares.units_in_use()), (0, 1));
     }
 
     proptest! {
@@ -147,12 +147,12 @@ mod tests {
                     let own = model.entry(who).or_default();
                     let units = units.min(*own);
                     *own -= units;
-                    shares.give_back(&who, units);
+                    shares.release(&who, units);
                 } else if shares.take(&who, units).is_ok() {
                     *model.entry(who).or_default() += units;
                 }
                 let used: u64 = model.values().sum();
-                prop_assert_eq!(shares.used(), used);
+                prop_assert_eq!(shares.units_in_use(), used);
                 prop_assert!(used <= bound);
                 prop_assert!(
                     shares.held.values().all(|&own| own > 0),

@@ -8,7 +8,7 @@ use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 
 /// Maximum length of a detail, in bytes of UTF-8; longer ones are truncated when encoded
 /// (LH-STATUS-4).
-pub(crate) const MAX_DETAIL: usize = 256;
+pub(crate) const MAX_DETAIL_BYTES: usize = 256;
 
 /// One hop's answer. Depots relay the answers of later hops unread, so the initiator receives them
 /// in order (LH-STATUS-1).
@@ -65,7 +65,7 @@ impl Status {
 
     /// Creates the same answer from the acceptor.
     #[must_use]
-    pub const fn of_acceptor(code: StatusCode, hop: u8) -> Self {
+    pub const fn from_acceptor(code: StatusCode, hop: u8) -> Self {
         let mut status = Self::new(code, hop);
         status.acceptor = true;
         status
@@ -155,7 +155,7 @@ impl StatusCode {
 
     /// Returns true if the reporter could not reach the endpoint that it dialled.
     #[must_use]
-    pub const fn is_dial(self) -> bool {
+    pub const fn is_dial_failure(self) -> bool {
         matches!(
             self,
             Self::DialRefused | Self::DialUnreachable | Self::DialTimeout | Self::NameNotFound

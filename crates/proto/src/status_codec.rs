@@ -3,11 +3,12 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    Endpoint, MAX_PADDING, MAX_STATUS, PublicKey, Status, StatusCode, UnknownOption, VERSION,
+    Endpoint, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode, UnknownOption,
+    VERSION,
     frame::{self, FrameError, FrameReader},
-    status::MAX_DETAIL,
+    status::MAX_DETAIL_BYTES,
     text,
-    tlv::{self, CRITICAL, Field, NUMBER, Reader},
+    tlv::{self, CRITICAL, FieldReader, FieldResult, NUMBER},
 };
 
 const MAGIC: [u8; 4] = [0xf1, b'L', b'H', b'S'];
@@ -43,15 +44,17 @@ impl StatusDecoder {
     /// [`MAX_PADDING`] (LH-STATUS-9).
     #[must_use]
     pub const fn with_padding(padding: u16) -> Self {
-        let padding = if padding < MAX_PADDING {
+        let padding = if padding < MAX_PADDING_BYTES {
             padding
         } else {
-            MAX_PADDING
+            MAX_PADDING_BYTES
         };
         Self {
-            frame: FrameReader::new(MAGIC, MAX_STATUS + padding as usize, |[version, _]| {
-                version == VERSION
-            }),
+            frame: FrameReader::new(
+                MAGIC,
+                MAX_STATUS_BYTES + padding as usize,
+                |[version, _]| version == VERSION,
+            ),
         }
     }
 
@@ -69,15 +72,15 @@ impl StatusDecoder {
         let &[_, _, _, _, _, flags, ..] = frame.as_slice() else {
             return Err(StatusError::Length(frame.len()));
         };
-        let status = decode(flags, frame.get(frame::HEADER..).unwrap_or_default())
+        let status = decode(flags, frame.get(frame::HEADER_BYTES..).unwrap_or_default())
             .map_err(StatusError::Malformed)?;
         Ok(Some((status, used)))
     }
 
     /// Returns the number of bytes buffered of an incomplete record.
     #[must_use]
-    pub fn held(&self) -> usize {
-        self.frame.held()
+    pub fn buffered_bytes(&self) -> usize {
+        self.frame.buffered_bytes()
     }
 }
 
@@ -94,8 +97,8 @@ impl Status {
         let mut body = BytesMut::with_capacity(256);
         self.put_body(&mut body, true);
         let own = [VERSION, self.flags()];
-        let longest = MAX_STATUS + usize::from(self.padding());
-        if frame::write(out, MAGIC, own, longest, &body).is_err() {
+        let longest = MAX_STATUS_BYTES + usize::from(self.sent_padding());
+        if frame::write_frame(out, MAGIC, own, longest, &body).is_err() {
             // Only unknown options can make the record too long, and they carry none of its
             // meaning.
             let known = Self {
@@ -106,7 +109,7 @@ impl Status {
             known.put_body(&mut body, true);
             // At most 2 + 36 + 262 + 260 + 68 + 12 bytes, plus padding: always within MAX_STATUS
             // plus padding.
-            let written = frame::write(out, MAGIC, own, longest, &body);
+            let written = frame::write_frame(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }
     }
@@ -133,34 +136,36 @@ impl Status {
     }
 
     /// Returns the part of [`Status::padding`] that is sent.
-    fn padding(&self) -> u16 {
-        self.padding.min(MAX_PADDING)
+    fn sent_padding(&self) -> u16 {
+        self.padding.min(MAX_PADDING_BYTES)
     }
 
     fn put_body(&self, body: &mut BytesMut, signature: bool) {
         body.put_u8(self.code.to_u8());
         body.put_u8(self.hop);
         if let Some(reporter) = &self.reporter {
-            tlv::put(body, REPORTER, |out| out.put_slice(reporter.as_bytes()));
+            tlv::put_option(body, REPORTER, |out| out.put_slice(reporter.as_bytes()));
         }
         if let Some(at) = self.at.as_ref().filter(|at| at.check().is_ok()) {
-            tlv::put(body, AT, |out| at.put(out));
+            tlv::put_option(body, AT, |out| at.encode(out));
         }
-        let detail = text::printable_within(self.detail.as_bytes(), MAX_DETAIL);
+        let detail = text::printable_within(self.detail.as_bytes(), MAX_DETAIL_BYTES);
         if !detail.is_empty() {
-            tlv::put(body, DETAIL, |out| out.put_slice(detail.as_bytes()));
+            tlv::put_option(body, DETAIL, |out| out.put_slice(detail.as_bytes()));
         }
         if let Some(bytes) = self.signature.as_ref().filter(|_| signature) {
-            tlv::put(body, SIGNATURE, |out| out.put_slice(bytes));
+            tlv::put_option(body, SIGNATURE, |out| out.put_slice(bytes));
         }
         if self.padding > 0 {
-            tlv::put(body, PADDING, |out| out.put_bytes(0, self.padding().into()));
+            tlv::put_option(body, PADDING, |out| {
+                out.put_bytes(0, self.sent_padding().into())
+            });
         }
         if let Some(clock) = self.clock_unix_ms {
-            tlv::put(body, CLOCK, |out| out.put_u64(clock));
+            tlv::put_option(body, CLOCK, |out| out.put_u64(clock));
         }
         for option in &self.unknown {
-            tlv::put(body, option.kind, |out| out.put_slice(&option.value));
+            tlv::put_option(body, option.kind, |out| out.put_slice(&option.value));
         }
     }
 }
@@ -177,7 +182,7 @@ pub enum StatusError {
     /// The record is too long or too short.
     #[error(
         "a status record of {0} bytes, which is shorter than its header or longer than \
-         {MAX_STATUS} and the padding that was asked for"
+        {MAX_STATUS_BYTES} and the padding that was asked for"
     )]
     Length(usize),
     /// The record was damaged in transit.
@@ -192,31 +197,32 @@ impl From<FrameError> for StatusError {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Magic => Self::Magic,
-            FrameError::Own([version, _]) => Self::Version(version),
+            FrameError::MessageBytes([version, _]) => Self::Version(version),
             FrameError::Length(length) => Self::Length(length),
             FrameError::Crc => Self::Crc,
         }
     }
 }
 
-fn decode(flags: u8, body: &[u8]) -> Field<Status> {
+fn decode(flags: u8, body: &[u8]) -> FieldResult<Status> {
     if flags & !(FLAG_ACCEPTOR | FLAG_FORWARDED) != 0 {
         return Err("unknown flags");
     }
-    let mut reader = Reader(body);
+    let mut reader = FieldReader(body);
     let mut status = Status::new(StatusCode::from_u8(reader.u8()?), reader.u8()?);
     status.acceptor = flags & FLAG_ACCEPTOR != 0;
     status.payload_forwarded = flags & FLAG_FORWARDED != 0;
     let mut previous = None;
-    while let Some((kind, mut value)) = reader.option(&mut previous)? {
+    while let Some((kind, mut value)) = reader.next_option(&mut previous)? {
         match kind {
             REPORTER => status.reporter = Some(PublicKey::from_bytes(value.array()?)),
-            AT => status.at = Some(Endpoint::take(&mut value)?),
+            AT => status.at = Some(Endpoint::decode(&mut value)?),
             DETAIL => {
-                status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL)
+                status.detail =
+                    text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL_BYTES)
             }
             SIGNATURE => status.signature = Some(value.array()?),
-            PADDING => status.padding = take_padding(&mut value)?,
+            PADDING => status.padding = read_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),
             // LH-STATUS-5: as in an OPEN. Nobody forwards a record, so unknown options are kept
             // only for the signature.
@@ -230,16 +236,16 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
                 continue;
             }
         }
-        value.end()?;
+        value.expect_end()?;
     }
     Ok(status)
 }
 
 /// Reads the padding (LH-STATUS-9). It must be zeros, so that a STATUS has one encoding.
-fn take_padding(value: &mut Reader<'_>) -> Field<u16> {
+fn read_padding(value: &mut FieldReader<'_>) -> FieldResult<u16> {
     let bytes = value.bytes(value.0.len())?;
     match u16::try_from(bytes.len()) {
-        Ok(length @ 1..=MAX_PADDING) if bytes.iter().all(|byte| *byte == 0) => Ok(length),
+        Ok(length @ 1..=MAX_PADDING_BYTES) if bytes.iter().all(|byte| *byte == 0) => Ok(length),
         _ => Err("padding that is not 1 to 16384 zeros"),
     }
 }

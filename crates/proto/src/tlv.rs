@@ -10,40 +10,40 @@ pub(crate) const MUTABLE: u16 = 0x4000;
 pub(crate) const NUMBER: u16 = 0x3fff;
 
 /// A value read from a message, or a description of its fault.
-pub(crate) type Field<T> = Result<T, &'static str>;
+pub(crate) type FieldResult<T> = Result<T, &'static str>;
 
 /// Reads fields from the front of a slice and never past its end.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub(crate) struct FieldReader<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Reader<'a> {
-    pub(crate) fn bytes(&mut self, count: usize) -> Field<&'a [u8]> {
+impl<'a> FieldReader<'a> {
+    pub(crate) fn bytes(&mut self, count: usize) -> FieldResult<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or("a value cut short")?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Field<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> FieldResult<[u8; N]> {
         self.bytes(N)?.try_into().map_err(|_| "a value cut short")
     }
 
-    pub(crate) fn u8(&mut self) -> Field<u8> {
+    pub(crate) fn u8(&mut self) -> FieldResult<u8> {
         Ok(u8::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u16(&mut self) -> Field<u16> {
+    pub(crate) fn u16(&mut self) -> FieldResult<u16> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u32(&mut self) -> Field<u32> {
+    pub(crate) fn u32(&mut self) -> FieldResult<u32> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    pub(crate) fn u64(&mut self) -> Field<u64> {
+    pub(crate) fn u64(&mut self) -> FieldResult<u64> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     /// Checks that the value has been read completely (LH-OPEN-8).
-    pub(crate) fn end(&self) -> Field<()> {
+    pub(crate) fn expect_end(&self) -> FieldResult<()> {
         if self.0.is_empty() {
             Ok(())
         } else {
@@ -53,10 +53,10 @@ impl<'a> Reader<'a> {
 
     /// Reads the next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6
     /// (their numbers ascend).
-    pub(crate) fn option(
+    pub(crate) fn next_option(
         &mut self,
         previous: &mut Option<u16>,
-    ) -> Field<Option<(u16, Reader<'a>)>> {
+    ) -> FieldResult<Option<(u16, FieldReader<'a>)>> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -67,12 +67,12 @@ impl<'a> Reader<'a> {
             return Err("options out of order or repeated");
         }
         *previous = Some(kind & NUMBER);
-        Ok(Some((kind, Reader(value))))
+        Ok(Some((kind, FieldReader(value))))
     }
 }
 
 /// Appends one option. The caller bounds the message, and so the value, far below 64 KiB.
-pub(crate) fn put(out: &mut BytesMut, kind: u16, value: impl FnOnce(&mut BytesMut)) {
+pub(crate) fn put_option(out: &mut BytesMut, kind: u16, value: impl FnOnce(&mut BytesMut)) {
     out.put_u16(kind);
     let at = out.len();
     out.put_u16(0);

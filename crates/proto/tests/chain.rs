@@ -6,7 +6,7 @@ mod simulation;
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Chain, FailureKind, Open, Progress, PublicKey, Service, SessionId, SigningKey, Status,
+    Chain, ChainProgress, FailureKind, Open, PublicKey, ServiceName, SessionId, SigningKey, Status,
     StatusCode,
 };
 use proptest::prelude::*;
@@ -256,7 +256,7 @@ fn open(route: &str) -> Open {
     let route = route.parse().unwrap();
     let mut open = Open::new(
         id,
-        Service::COPY,
+        ServiceName::COPY,
         route,
         destination(),
         std::time::Duration::from_secs(20),
@@ -293,7 +293,7 @@ fn a_status_is_bound_to_its_reporter_and_open() {
     let ok = |hop| Status::new(StatusCode::Ok, hop);
     let first = signed(&ok(1), &key(1), &route);
     let kind = |bytes: &[u8]| chain(&route).feed(bytes).map_err(|failure| failure.kind);
-    assert_eq!(kind(&first), Ok(Progress::Waiting));
+    assert_eq!(kind(&first), Ok(ChainProgress::Waiting));
     assert_eq!(
         kind(&signed(&ok(1), &key(2), &route)),
         Err(FailureKind::Forged),
@@ -324,7 +324,10 @@ fn a_status_is_bound_to_its_reporter_and_open() {
         assert_eq!(kind(&encoded(&bent)), Err(FailureKind::Forged), "{bent:?}");
     }
     // If no key is named, an `Ok` needs no signature; a failure always does.
-    assert_eq!(chain("d1,d2").feed(&encoded(&ok(1))), Ok(Progress::Waiting));
+    assert_eq!(
+        chain("d1,d2").feed(&encoded(&ok(1))),
+        Ok(ChainProgress::Waiting)
+    );
     let failed = encoded(&Status::new(StatusCode::DialRefused, 1));
     assert_eq!(
         chain("d1,d2").feed(&failed).unwrap_err().kind,
@@ -349,7 +352,7 @@ fn a_status_is_bound_to_its_reporter_and_open() {
 /// LH-STATUS-8: the acceptor must sign its refusal if its key is known.
 #[test]
 fn the_acceptors_refusal_is_signed_by_the_acceptor() {
-    let no = Status::of_acceptor(StatusCode::Unauthorised, 1);
+    let no = Status::from_acceptor(StatusCode::Unauthorised, 1);
     for (expected, signer, kind) in [
         (None, 7, FailureKind::Acceptor(StatusCode::Unauthorised)),
         (
@@ -376,7 +379,7 @@ fn the_acceptors_refusal_is_signed_by_the_acceptor() {
 fn named_depots_behind_loose_hops_are_not_left_out() {
     let route = format!("d1,~{}@d2", public(2));
     let ok = |hop: u8, signer: u8| signed(&Status::new(StatusCode::Ok, hop), &key(signer), &route);
-    let end = |hop| signed(&Status::of_acceptor(StatusCode::Ok, hop), &key(9), &route);
+    let end = |hop| signed(&Status::from_acceptor(StatusCode::Ok, hop), &key(9), &route);
     let through = |signers: &[u8]| {
         let mut bytes: Vec<u8> = (1..)
             .zip(signers)
@@ -406,7 +409,7 @@ fn statuses_out_of_order_end_the_chain() {
         ("d1,d2", &[ok(1), ok(1)]),
         ("d1,d2", &[ok(1), ok(3)]),
         ("d1,d2", &[ok(0)]),
-        ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot is missing
+        ("d1,d2", &[ok(1), Status::from_acceptor(StatusCode::Ok, 2)]), // a depot is missing
         ("d1", &[ok(1), ok(2)]), // a depot was added on a strict route
         ("direct", &[ok(1)]),
     ];
@@ -434,13 +437,13 @@ fn depots_added_before_a_loose_hop_are_counted_and_not_named() {
     let mut bytes: Vec<u8> = (1..=3)
         .flat_map(|hop| signed(&Status::new(StatusCode::Ok, hop), &key(hop), "d1,~d2"))
         .collect();
-    assert_eq!(chain.feed(&bytes), Ok(Progress::Waiting));
+    assert_eq!(chain.feed(&bytes), Ok(ChainProgress::Waiting));
     assert_eq!((chain.closed().hop, chain.closed().endpoint), (4, None));
-    bytes = signed(&Status::of_acceptor(StatusCode::Ok, 4), &key(4), "d1,~d2");
+    bytes = signed(&Status::from_acceptor(StatusCode::Ok, 4), &key(4), "d1,~d2");
     bytes.extend(b"payload");
     assert_eq!(
         chain.feed(&bytes),
-        Ok(Progress::Established {
+        Ok(ChainProgress::Established {
             consumed: bytes.len() - 7
         })
     );

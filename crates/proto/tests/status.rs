@@ -4,7 +4,8 @@
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Endpoint, MAX_PADDING, MAX_STATUS, PublicKey, Status, StatusCode, StatusDecoder, StatusError,
+    Endpoint, MAX_PADDING_BYTES, MAX_STATUS_BYTES, PublicKey, Status, StatusCode, StatusDecoder,
+    StatusError,
 };
 use proptest::prelude::*;
 
@@ -45,7 +46,7 @@ fn records_are_consecutive_and_precede_payload() {
     let statuses = [
         Status::new(StatusCode::Ok, 1),
         full(),
-        Status::of_acceptor(StatusCode::Ok, 3),
+        Status::from_acceptor(StatusCode::Ok, 3),
     ];
     let mut stream: Vec<u8> = statuses.iter().flat_map(bytes).collect();
     stream.extend(b"\x16\x03payload");
@@ -168,7 +169,7 @@ fn malformed_records_are_refused() {
 fn padding_is_accepted_only_if_requested() {
     let padded = Status {
         padding: 12_000,
-        ..Status::of_acceptor(StatusCode::Ok, 1)
+        ..Status::from_acceptor(StatusCode::Ok, 1)
     };
     let sent = bytes(&padded);
     assert!(sent.len() > 12_000);
@@ -196,11 +197,11 @@ fn padding_is_accepted_only_if_requested() {
         padding: u16::MAX,
         ..padded
     });
-    let (found, _) = StatusDecoder::with_padding(MAX_PADDING)
+    let (found, _) = StatusDecoder::with_padding(MAX_PADDING_BYTES)
         .feed(&most)
         .unwrap()
         .unwrap();
-    assert_eq!(found.padding, MAX_PADDING);
+    assert_eq!(found.padding, MAX_PADDING_BYTES);
 }
 
 prop_compose! {
@@ -213,7 +214,7 @@ prop_compose! {
         at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)),
         payload_forwarded: bool,
         detail in "[a-z :äé]{0,100}",
-        padding in prop_oneof![Just(0), 1..=MAX_PADDING],
+        padding in prop_oneof![Just(0), 1..=MAX_PADDING_BYTES],
         clock: Option<u64>,
     ) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
@@ -239,7 +240,7 @@ proptest! {
     #[test]
     fn encode_and_decode_are_inverse(status in any_status(), cut in any::<prop::sample::Index>()) {
         let sent = bytes(&status);
-        prop_assert!(sent.len() <= MAX_STATUS + usize::from(status.padding));
+        prop_assert!(sent.len() <= MAX_STATUS_BYTES + usize::from(status.padding));
         let (first, second) = sent.split_at(cut.index(sent.len()));
         let mut decoder = StatusDecoder::with_padding(status.padding);
         prop_assert_eq!(decoder.feed(first).unwrap(), None);
@@ -253,6 +254,6 @@ proptest! {
         let input = if seal { resealed(input) } else { input };
         let mut decoder = StatusDecoder::new();
         let _ = decoder.feed(&input);
-        prop_assert!(decoder.held() <= MAX_STATUS);
+        prop_assert!(decoder.buffered_bytes() <= MAX_STATUS_BYTES);
     }
 }

@@ -4,14 +4,14 @@ use std::{fmt, str::FromStr};
 
 use crate::QuantityError;
 use crate::printing::{self, Unit};
-use crate::reading::Written;
+use crate::reading::NumberWithUnit;
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteCount(pub u64);
 
 const BYTE: Unit = Unit::new("B", 1.0);
-const LARGER: [Unit; 6] = [
+const LARGER_UNITS: [Unit; 6] = [
     Unit::new("KiB", 1024.0),
     Unit::new("MiB", 1_048_576.0),
     Unit::new("GiB", 1_073_741_824.0),
@@ -20,7 +20,7 @@ const LARGER: [Unit; 6] = [
     Unit::new("EiB", 1_152_921_504_606_846_976.0),
 ];
 /// One more than the largest count, in bytes.
-const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+const EXCLUSIVE_MAX: f64 = 18_446_744_073_709_551_616.0;
 
 impl ByteCount {
     /// Returns the count nearest to `bytes`: zero if `bytes` is negative or NaN.
@@ -51,23 +51,23 @@ impl FromStr for ByteCount {
 }
 
 fn read(text: &str) -> Option<(ByteCount, bool)> {
-    let written = Written::split(text)?;
-    let shift = shift(written.unit)?;
+    let written = NumberWithUnit::split(text)?;
+    let shift = binary_exponent(written.unit)?;
     let exactly = written
-        .whole()
+        .as_integer()
         .map(|whole| u128::from(whole) << shift)
         .and_then(|bytes| u64::try_from(bytes).ok());
     let rounded = || {
-        let bytes = (written.times_ten_to(0)? * 2f64.powi(shift)).round();
+        let bytes = (written.scaled_by_ten_to(0)? * 2f64.powi(shift)).round();
         // `u64::MAX` prints as "16 EiB", which is one byte more than fits.
-        (bytes <= TOO_LARGE).then_some(bytes as u64)
+        (bytes <= EXCLUSIVE_MAX).then_some(bytes as u64)
     };
     let bytes = exactly.or_else(rounded)?;
     Some((ByteCount(bytes), !written.unit.is_empty()))
 }
 
 /// Returns the power of two that a unit stands for.
-fn shift(unit: &str) -> Option<i32> {
+fn binary_exponent(unit: &str) -> Option<i32> {
     if matches!(unit, "" | "B" | "bytes") {
         return Some(0);
     }
@@ -101,6 +101,6 @@ fn error(text: &str) -> QuantityError {
 
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        printing::write(f, self.0 as f64, &BYTE, &LARGER)
+        printing::write(f, self.0 as f64, &BYTE, &LARGER_UNITS)
     }
 }

@@ -40,16 +40,16 @@ pub struct Hop {
 
 /// Long-run rate of a hop, and what limits it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Steady {
+pub struct SteadyRate {
     /// Payload rate.
     pub rate: Rate,
     /// Limit of the rate.
-    pub bound: Bound,
+    pub bound: RateBound,
 }
 
 /// Limit of a hop's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
+pub enum RateBound {
     /// The narrowest link.
     Rate,
     /// The hosts' largest window.
@@ -60,7 +60,7 @@ pub enum Bound {
 
 /// Slow start of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ramp {
+pub struct SlowStartPhase {
     /// Number of round trips, rounded up to whole ones.
     pub round_trips: u32,
     /// Duration.
@@ -100,7 +100,7 @@ impl Hop {
     /// Returns the rate, in bit/s, of a window of `window` bytes: one window per round trip,
     /// whatever the rate of the links. It is infinite if the round trip takes no time.
     #[must_use]
-    pub fn carried_by(&self, window: f64) -> f64 {
+    pub fn window_rate(&self, window: f64) -> f64 {
         match window {
             0.0 => 0.0,
             window => window * 8.0 / self.rtt.as_secs_f64(),
@@ -110,33 +110,33 @@ impl Hop {
     /// Returns the rate, in bit/s, that the congestion control reaches under the hop's loss: its
     /// average window per round trip, whatever the rate of the links. It is infinite without loss.
     #[must_use]
-    pub fn carried_under_loss(&self) -> f64 {
-        self.carried_by(self.average_window())
+    pub fn loss_limited_rate(&self) -> f64 {
+        self.window_rate(self.average_window())
     }
 
     /// Returns the long-run rate and its limit.
     #[must_use]
-    pub fn steady(&self) -> Steady {
-        let by_window = self.carried_by(self.largest_window());
-        let by_loss = self.carried_under_loss();
+    pub fn steady_rate(&self) -> SteadyRate {
+        let by_window = self.window_rate(self.largest_window());
+        let by_loss = self.loss_limited_rate();
         let (least, bound) = if by_window <= by_loss {
-            (by_window, Bound::Window)
+            (by_window, RateBound::Window)
         } else {
-            (by_loss, Bound::Loss)
+            (by_loss, RateBound::Loss)
         };
         match Rate::new(least) {
-            Some(rate) if rate < self.rate => Steady { rate, bound },
-            _ => Steady {
+            Some(rate) if rate < self.rate => SteadyRate { rate, bound },
+            _ => SteadyRate {
                 rate: self.rate,
-                bound: Bound::Rate,
+                bound: RateBound::Rate,
             },
         }
     }
 
     /// Returns the loss above which the connection carries less than its links do.
     #[must_use]
-    pub fn most_loss(&self) -> Probability {
-        self.control.most_loss(self.full_window(), self.rtt)
+    pub fn max_harmless_loss(&self) -> Probability {
+        self.control.loss_at_window(self.full_window(), self.rtt)
     }
 
     /// Returns the time from a loss at a full window until the window is full again.
@@ -152,9 +152,9 @@ impl Hop {
     /// expected after `1 / loss` segments (Cardwell, Savage and Anderson, "Modeling TCP latency",
     /// 2000). From then on, slow start ends at the average window under that loss.
     #[must_use]
-    pub fn ramp(&self, bytes: ByteCount) -> Ramp {
+    pub fn slow_start_phase(&self, bytes: ByteCount) -> SlowStartPhase {
         let slow_start = self.slow_start(bytes.0 as f64);
-        Ramp {
+        SlowStartPhase {
             round_trips: slow_start.round_trips.ceil() as u32,
             time: self.round_trips(slow_start.round_trips),
             bytes: ByteCount::nearest(slow_start.sent).min(bytes),
@@ -169,7 +169,7 @@ impl Hop {
     /// a burst, so a transfer that ends in slow start may end up to a round trip sooner.
     /// Retransmission timeouts are not modelled; they matter above a few percent of loss.
     #[must_use]
-    pub fn time(&self, bytes: ByteCount) -> Duration {
+    pub fn transfer_time(&self, bytes: ByteCount) -> Duration {
         let bytes = bytes.0 as f64;
         let slow_start = self.slow_start(bytes);
         let left = (bytes - slow_start.sent).max(0.0);
@@ -178,12 +178,15 @@ impl Hop {
         let full = self
             .rate
             .bits_per_second()
-            .min(self.carried_by(self.largest_window()));
+            .min(self.window_rate(self.largest_window()));
         let rtt = self.rtt.as_secs_f64();
         Time::from_seconds(
             (slow_start.round_trips + 0.5) * rtt
-                + seconds(before_loss, full)
-                + seconds(left - before_loss, self.steady().rate.bits_per_second()),
+                + transfer_seconds(before_loss, full)
+                + transfer_seconds(
+                    left - before_loss,
+                    self.steady_rate().rate.bits_per_second(),
+                ),
         )
         .0
     }
@@ -246,6 +249,6 @@ struct SlowStart {
 }
 
 /// Returns the time that `bytes` take at `rate`, in bit/s.
-fn seconds(bytes: f64, rate: f64) -> f64 {
+fn transfer_seconds(bytes: f64, rate: f64) -> f64 {
     if bytes > 0.0 { bytes * 8.0 / rate } else { 0.0 }
 }

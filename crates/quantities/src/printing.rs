@@ -7,7 +7,7 @@ const SIGNIFICANT_DIGITS: usize = 4;
 /// Significant digits of an `f64`.
 const MAX_SIGNIFICANT_DIGITS: usize = 15;
 /// Values, in the chosen unit, that are written without an exponent.
-const PLAIN: std::ops::Range<f64> = 1e-9..1e15;
+const PLAIN_RANGE: std::ops::Range<f64> = 1e-9..1e15;
 
 /// A unit that values are printed in.
 pub(crate) struct Unit {
@@ -71,7 +71,7 @@ impl Decimal {
     /// Rounds `value`, which is not negative, to `digits` significant digits. Digits before the
     /// point are kept, and trailing zeros are dropped.
     pub(crate) fn rounded(value: f64, digits: usize) -> Self {
-        if value != 0.0 && !PLAIN.contains(&value) {
+        if value != 0.0 && !PLAIN_RANGE.contains(&value) {
             let decimals = digits - 1;
             return Self::Exponential { value, decimals };
         }

@@ -4,14 +4,14 @@ use std::{fmt, str::FromStr};
 
 use crate::QuantityError;
 use crate::printing::{Decimal, digits};
-use crate::reading::Written;
+use crate::reading::NumberWithUnit;
 
 /// A probability from 0 to 1, for example that a segment is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
 /// Smallest probability that is written without an exponent.
-const PLAIN_FROM: f64 = 0.01;
+const MIN_PLAIN: f64 = 0.01;
 
 impl Probability {
     /// Probability of the impossible.
@@ -50,13 +50,13 @@ impl FromStr for Probability {
             if text.trim() == "none" {
                 return Some(Self::ZERO);
             }
-            let written = Written::split(text)?;
+            let written = NumberWithUnit::split(text)?;
             let power = match written.unit {
                 "" => 0,
                 "%" => -2,
                 _ => return None,
             };
-            Self::new(written.times_ten_to(power)?)
+            Self::new(written.scaled_by_ten_to(power)?)
         };
         read().ok_or_else(|| {
             QuantityError::new(text, "probability from 0 to 1", "8e-4, 0.001% or \"none\"")
@@ -67,7 +67,7 @@ impl FromStr for Probability {
 impl fmt::Display for Probability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = digits(f);
-        if self.0 == 0.0 || self.0 >= PLAIN_FROM {
+        if self.0 == 0.0 || self.0 >= MIN_PLAIN {
             return write!(f, "{}", Decimal::rounded(self.0, digits));
         }
         let mut exponent = self.0.log10().floor() as i32;
@@ -83,7 +83,7 @@ impl fmt::Display for Probability {
             (mantissa, exponent) = (1.0, exponent + 1);
         }
         if exponent >= -2 {
-            return write!(f, "{}", Decimal::rounded(PLAIN_FROM, digits));
+            return write!(f, "{}", Decimal::rounded(MIN_PLAIN, digits));
         }
         write!(f, "{}e{exponent}", Decimal::rounded(mantissa, digits))
     }

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use crate::printing::{self, Unit};
-use crate::reading::Written;
+use crate::reading::NumberWithUnit;
 use crate::{ByteCount, QuantityError, Time};
 
 /// A rate in bit/s, finite and not negative.
@@ -11,7 +11,7 @@ use crate::{ByteCount, QuantityError, Time};
 pub struct Rate(f64);
 
 const BIT_PER_SECOND: Unit = Unit::new("bit/s", 1.0);
-const LARGER: [Unit; 4] = [
+const LARGER_UNITS: [Unit; 4] = [
     Unit::new("kbit/s", 1e3),
     Unit::new("Mbit/s", 1e6),
     Unit::new("Gbit/s", 1e9),
@@ -19,7 +19,7 @@ const LARGER: [Unit; 4] = [
 ];
 /// Unit names that may follow a prefix. The last three are incomplete, but have always been taken
 /// for bits per second.
-const NAMES: [&str; 8] = ["bit/s", "bit", "bps", "b/s", "b", "bitps", "/s", "ps"];
+const UNIT_NAMES: [&str; 8] = ["bit/s", "bit", "bps", "b/s", "b", "bitps", "/s", "ps"];
 
 impl Rate {
     /// A rate of zero.
@@ -44,7 +44,7 @@ impl Rate {
 
     /// Returns the rate of `bytes` in `time`.
     #[must_use]
-    pub fn of(bytes: ByteCount, time: Time) -> Self {
+    pub fn from_bytes_in(bytes: ByteCount, time: Time) -> Self {
         match bytes.0 {
             0 => Self::ZERO,
             bytes => Self::nearest(bytes as f64 * 8.0 / time.seconds()),
@@ -77,13 +77,13 @@ impl FromStr for Rate {
 }
 
 fn read(text: &str) -> Option<(Rate, bool)> {
-    let written = Written::split(text)?;
-    let rate = Rate::new(written.times_ten_to(power(written.unit)?)?)?;
+    let written = NumberWithUnit::split(text)?;
+    let rate = Rate::new(written.scaled_by_ten_to(decimal_exponent(written.unit)?)?)?;
     Some((rate, !written.unit.is_empty()))
 }
 
 /// Returns the decimal power that a unit's prefix stands for.
-fn power(unit: &str) -> Option<i32> {
+fn decimal_exponent(unit: &str) -> Option<i32> {
     let mut rest = unit.chars();
     let (power, name) = match rest.next() {
         Some('k' | 'K') => (3, rest.as_str()),
@@ -96,7 +96,7 @@ fn power(unit: &str) -> Option<i32> {
         // A lone capital B means bytes.
         name.eq_ignore_ascii_case(known) && (known.starts_with("bit") || !name.starts_with('B'))
     };
-    (name.is_empty() || NAMES.iter().any(|known| bits(known))).then_some(power)
+    (name.is_empty() || UNIT_NAMES.iter().any(|known| bits(known))).then_some(power)
 }
 
 fn error(text: &str) -> QuantityError {
@@ -109,6 +109,6 @@ fn error(text: &str) -> QuantityError {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        printing::write(f, self.0, &BIT_PER_SECOND, &LARGER)
+        printing::write(f, self.0, &BIT_PER_SECOND, &LARGER_UNITS)
     }
 }

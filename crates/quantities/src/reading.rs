@@ -3,14 +3,14 @@
 /// A finite, non-negative number with its decimal exponent kept apart, and the unit that follows
 /// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Written<'a> {
+pub(crate) struct NumberWithUnit<'a> {
     mantissa: &'a str,
     exponent: i32,
     /// Text after the number, without the space between them.
     pub unit: &'a str,
 }
 
-impl<'a> Written<'a> {
+impl<'a> NumberWithUnit<'a> {
     /// Splits text such as "12.5 Mbit/s". Returns `None` if it does not begin with a number.
     pub(crate) fn split(text: &'a str) -> Option<Self> {
         let text = text.trim();
@@ -28,7 +28,7 @@ impl<'a> Written<'a> {
 
     /// Returns the number times ten to the power of `power`, rounded once, or `None` if the result
     /// is not finite.
-    pub(crate) fn times_ten_to(&self, power: i32) -> Option<f64> {
+    pub(crate) fn scaled_by_ten_to(&self, power: i32) -> Option<f64> {
         // An exponent beyond the range of `f64` gives zero or infinity; a zero mantissa stays zero.
         let exponent = self.exponent.saturating_add(power);
         let value: f64 = format!("{}e{exponent}", self.mantissa).parse().ok()?;
@@ -36,7 +36,7 @@ impl<'a> Written<'a> {
     }
 
     /// Returns the number if it was written as an integer that fits.
-    pub(crate) fn whole(&self) -> Option<u64> {
+    pub(crate) fn as_integer(&self) -> Option<u64> {
         (self.exponent == 0)
             .then(|| self.mantissa.parse().ok())
             .flatten()

@@ -199,8 +199,14 @@ fn quantities_print_with_the_unit_that_fits() {
 #[test]
 fn a_rate_is_bytes_in_a_time() {
     let second = Time(Duration::from_secs(1));
-    assert_eq!(Rate::of(ByteCount(1000), second).bits_per_second(), 8000.0);
-    assert_eq!(Rate::of(ByteCount(0), Time::default()), Rate::ZERO);
+    assert_eq!(
+        Rate::from_bytes_in(ByteCount(1000), second).bits_per_second(),
+        8000.0
+    );
+    assert_eq!(
+        Rate::from_bytes_in(ByteCount(0), Time::default()),
+        Rate::ZERO
+    );
     assert_eq!(Rate::nearest(f64::NAN), Rate::ZERO);
     assert_eq!(Rate::nearest(f64::INFINITY).bits_per_second(), f64::MAX);
     assert!(Rate::new(f64::NAN).is_none() && Rate::new(-1.0).is_none());

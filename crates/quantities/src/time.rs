@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use crate::QuantityError;
 use crate::printing::{self, Unit};
-use crate::reading::Written;
+use crate::reading::NumberWithUnit;
 
 /// A duration: `180 ms`, `60 s`, `250 us`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +12,7 @@ pub struct Time(pub Duration);
 
 const NANOSECOND: Unit = Unit::new("ns", 1e-9);
 /// Minutes, hours and days are used from two of them on: "90 s" says more than "1.5 min".
-const LARGER: [Unit; 6] = [
+const LARGER_UNITS: [Unit; 6] = [
     Unit::new("us", 1e-6),
     Unit::new("ms", 1e-3),
     Unit::new("s", 1.0),
@@ -74,7 +74,7 @@ impl FromStr for Time {
 }
 
 fn read(text: &str) -> Option<(Time, bool)> {
-    let written = Written::split(text)?;
+    let written = NumberWithUnit::split(text)?;
     let (power, times) = match written.unit {
         "ns" => (-9, 1.0),
         "us" => (-6, 1.0),
@@ -85,7 +85,7 @@ fn read(text: &str) -> Option<(Time, bool)> {
         "d" | "days" => (0, 86_400.0),
         _ => return None,
     };
-    let seconds = written.times_ten_to(power)? * times;
+    let seconds = written.scaled_by_ten_to(power)? * times;
     let duration = Duration::try_from_secs_f64(seconds).ok()?;
     Some((Time(duration), !written.unit.is_empty()))
 }
@@ -98,7 +98,7 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Duration::ZERO => f.write_str("0 s"),
-            _ => printing::write(f, self.seconds(), &NANOSECOND, &LARGER),
+            _ => printing::write(f, self.seconds(), &NANOSECOND, &LARGER_UNITS),
         }
     }
 }

@@ -39,33 +39,33 @@ mod request;
 mod tests;
 
 pub use fields::{Malformed, MessageBytes};
-pub use reply::Reply;
-pub use request::{Ask, Request, Wish};
+pub use reply::RampReply;
+pub use request::{ConnectionWish, RampRequest, RouteQuery};
 
 /// Protocol version that this crate implements.
 pub const VERSION: u8 = 1;
 
 /// Maximum size of a message, in bytes.
-pub const MAX_MESSAGE: usize = 4096;
+pub const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Maximum length of a purpose, in bytes, as in an OPEN.
-pub const MAX_PURPOSE: usize = 64;
+pub const MAX_PURPOSE_BYTES: usize = 64;
 
 /// Maximum length of a destination's name, in bytes (RFC 1035).
-pub const MAX_NAME: usize = 253;
+pub const MAX_NAME_BYTES: usize = 253;
 
 /// Maximum length of a route in its text form, in bytes.
-pub const MAX_ROUTE: usize = 3072;
+pub const MAX_ROUTE_BYTES: usize = 3072;
 
 /// Maximum length of a reason, in bytes; longer ones are truncated.
-pub const MAX_REASON: usize = 256;
+pub const MAX_REASON_BYTES: usize = 256;
 
 /// Maximum length of one part of a status, in bytes.
-pub const MAX_STATUS_PART: usize = 3840;
+pub const MAX_STATUS_PART_BYTES: usize = 3840;
 
 /// Maximum number of fill bytes that a program may send before its own data, to keep its socket
 /// from being writable: see [`Request::Begin`].
-pub const MAX_FILL: u32 = 16 * 1024 * 1024;
+pub const MAX_FILL_BYTES: u32 = 16 * 1024 * 1024;
 
 /// Default path of the on-ramp's socket, relative to the state directory.
 pub const SOCKET_IN_STATE: &str = "onramp/socket";

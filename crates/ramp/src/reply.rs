@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::fields::{self, Malformed, MessageBytes};
-use crate::{MAX_REASON, MAX_STATUS_PART};
+use crate::{MAX_REASON_BYTES, MAX_STATUS_PART_BYTES};
 
 const DIRECT: u8 = 129;
 const REFUSE: u8 = 130;
@@ -28,7 +28,7 @@ const REMEMBER: u8 = 10;
 
 /// Reply of the on-ramp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum RampReply<'a> {
     /// Connect as if there were no on-ramp.
     Direct {
         /// Reason, in words.
@@ -97,14 +97,14 @@ pub enum Reply<'a> {
     Forget,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> RampReply<'a> {
     /// Encodes the reply. A reason that is too long is truncated.
     #[must_use]
     pub fn encode(&self) -> MessageBytes {
         let failed = |kind, errno: i32, reason| {
             let mut out = MessageBytes::begin(kind);
-            out.number(ERRNO, u64::try_from(errno).ok());
-            out.text(REASON, Some(cut(reason)));
+            out.put_number(ERRNO, u64::try_from(errno).ok());
+            out.put_text(REASON, Some(truncate_reason(reason)));
             out
         };
         match *self {
@@ -114,9 +114,9 @@ impl<'a> Reply<'a> {
                 remember,
             } => {
                 let mut out = MessageBytes::begin(DIRECT);
-                out.text(REASON, Some(cut(reason)));
-                out.number(MEASURE, measure.then_some(1));
-                out.number(REMEMBER, remember);
+                out.put_text(REASON, Some(truncate_reason(reason)));
+                out.put_number(MEASURE, measure.then_some(1));
+                out.put_number(REMEMBER, remember);
                 out
             }
             Self::Refuse { errno, reason } => failed(REFUSE, errno, reason),
@@ -127,34 +127,34 @@ impl<'a> Reply<'a> {
                 reason,
             } => {
                 let mut out = MessageBytes::begin(VIA);
-                out.address(ADDRESS, listener);
-                out.number(TICKET, Some(ticket));
-                out.text(REASON, Some(cut(reason)));
+                out.put_address(ADDRESS, listener);
+                out.put_number(TICKET, Some(ticket));
+                out.put_text(REASON, Some(truncate_reason(reason)));
                 out
             }
             Self::Peer { address } => {
                 let mut out = MessageBytes::begin(PEER);
-                out.address(ADDRESS, address);
+                out.put_address(ADDRESS, address);
                 out
             }
             Self::Listening { at } => {
                 let mut out = MessageBytes::begin(LISTENING);
-                out.address(ADDRESS, at);
+                out.put_address(ADDRESS, at);
                 out
             }
             Self::Accepted { peer, key, local } => {
                 let mut out = MessageBytes::begin(ACCEPTED);
-                out.address(ADDRESS, peer);
-                out.field(KEY, &key);
+                out.put_address(ADDRESS, peer);
+                out.put_field(KEY, &key);
                 if let Some(local) = local {
-                    out.address(LOCAL, local);
+                    out.put_address(LOCAL, local);
                 }
                 out
             }
             Self::Status { part, more } => {
                 let mut out = MessageBytes::begin(STATUS);
-                out.text(PART, Some(part));
-                out.number(MORE, more.then_some(1));
+                out.put_text(PART, Some(part));
+                out.put_number(MORE, more.then_some(1));
                 out
             }
             Self::Forget => MessageBytes::begin(FORGET),
@@ -166,7 +166,7 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// [`Malformed`], which describes the fault.
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
-        let (kind, given) = fields::open(packet)?;
+        let (kind, given) = fields::split_message(packet)?;
         let (mut address, mut ticket, mut errno, mut reason, mut key) =
             (None, None, None, "", None);
         let (mut measure, mut part, mut more, mut local, mut remember) =
@@ -174,19 +174,19 @@ impl<'a> Reply<'a> {
         for field in given {
             let (tag, value) = field?;
             match tag {
-                ADDRESS => address = Some(fields::address(value)?),
-                TICKET => ticket = Some(fields::number(value)?),
+                ADDRESS => address = Some(fields::read_address(value)?),
+                TICKET => ticket = Some(fields::read_number(value)?),
                 ERRNO => {
-                    let number = i32::try_from(fields::number(value)?);
+                    let number = i32::try_from(fields::read_number(value)?);
                     errno = Some(number.map_err(|_| Malformed("no error has that number"))?);
                 }
-                REASON => reason = fields::text(value, MAX_REASON)?,
-                KEY => key = Some(fields::key(value)?),
-                MEASURE => measure = fields::number(value)? != 0,
-                PART => part = fields::text(value, MAX_STATUS_PART)?,
-                REMEMBER => remember = Some(fields::number(value)?),
-                LOCAL => local = Some(fields::address(value)?),
-                MORE => more = fields::number(value)? != 0,
+                REASON => reason = fields::read_text(value, MAX_REASON_BYTES)?,
+                KEY => key = Some(fields::read_key(value)?),
+                MEASURE => measure = fields::read_number(value)? != 0,
+                PART => part = fields::read_text(value, MAX_STATUS_PART_BYTES)?,
+                REMEMBER => remember = Some(fields::read_number(value)?),
+                LOCAL => local = Some(fields::read_address(value)?),
+                MORE => more = fields::read_number(value)? != 0,
                 _ => {}
             }
         }
@@ -227,8 +227,8 @@ impl<'a> Reply<'a> {
 }
 
 /// Truncates a reason to what a reply holds, at a character boundary.
-fn cut(reason: &str) -> &str {
-    let mut end = reason.len().min(MAX_REASON);
+fn truncate_reason(reason: &str) -> &str {
+    let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }

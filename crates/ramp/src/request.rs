@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::fields::{self, Malformed, MessageBytes};
-use crate::{MAX_FILL, MAX_NAME, MAX_PURPOSE, MAX_ROUTE};
+use crate::{MAX_FILL_BYTES, MAX_NAME_BYTES, MAX_PURPOSE_BYTES, MAX_ROUTE_BYTES};
 
 const ASK: u8 = 1;
 const BEGIN: u8 = 2;
@@ -32,7 +32,7 @@ const CONNECTIONS: u8 = 15;
 /// The program's socket is an IPv6 socket.
 const FLAG_V6: u64 = 1;
 /// The connection is refused if there is no route.
-const FLAG_CLOSED: u64 = 2;
+const FLAG_ROUTE_REQUIRED: u64 = 2;
 /// The destination speaks the session protocol itself.
 const FLAG_ACCEPTOR: u64 = 4;
 /// The program can remember an answer, and handles `Forget`.
@@ -40,7 +40,7 @@ const FLAG_REMEMBERS: u64 = 8;
 
 /// Stated use of a connection, as far as the program knows it. It is passed to the depots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct ConnectionWish<'a> {
     /// Purpose, for the logs and policies of depots; at most [`MAX_PURPOSE`] bytes.
     pub purpose: Option<&'a str>,
     /// Number of bytes that will be sent.
@@ -53,7 +53,7 @@ pub struct Wish<'a> {
 
 /// A question for the route to a destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ask<'a> {
+pub struct RouteQuery<'a> {
     /// Address of the destination, if it has been resolved.
     pub address: Option<IpAddr>,
     /// Name that resolved to it, if there was one.
@@ -63,11 +63,11 @@ pub struct Ask<'a> {
     /// Route to take, in its text form; it overrides the on-ramp's rules.
     pub route: Option<&'a str>,
     /// Stated use of the connection.
-    pub wish: Wish<'a>,
+    pub wish: ConnectionWish<'a>,
     /// True if the program's socket is an IPv6 socket, which needs a listener of that family.
     pub v6: bool,
     /// True if the connection must fail when there is no route.
-    pub closed: bool,
+    pub route_required: bool,
     /// True if the destination speaks the session protocol itself (a program that listens through
     /// an on-ramp), not plain TCP.
     pub acceptor: bool,
@@ -81,9 +81,9 @@ pub struct Ask<'a> {
 
 /// Request of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Request<'a> {
+pub enum RampRequest<'a> {
     /// Asks for the route to a destination. Answered at once.
-    Ask(Ask<'a>),
+    Ask(RouteQuery<'a>),
     /// Reports that the program's socket is connected to the listener named in the reply. Answered
     /// once the route is established or has failed.
     Begin {
@@ -123,29 +123,29 @@ pub enum Request<'a> {
     },
 }
 
-impl<'a> Request<'a> {
+impl<'a> RampRequest<'a> {
     /// Encodes the request.
     #[must_use]
     pub fn encode(&self) -> MessageBytes {
         match self {
             Self::Ask(ask) => {
                 let mut out = MessageBytes::begin(ASK);
-                out.ip(ADDRESS, ask.address);
-                out.text(NAME, ask.name);
-                out.number(PORT, Some(ask.port.into()));
-                out.text(ROUTE, ask.route);
-                out.text(PURPOSE, ask.wish.purpose);
-                out.number(SIZE, ask.wish.size);
-                out.number(RATE, ask.wish.rate);
-                out.number(DURATION, ask.wish.duration);
+                out.put_ip(ADDRESS, ask.address);
+                out.put_text(NAME, ask.name);
+                out.put_number(PORT, Some(ask.port.into()));
+                out.put_text(ROUTE, ask.route);
+                out.put_text(PURPOSE, ask.wish.purpose);
+                out.put_number(SIZE, ask.wish.size);
+                out.put_number(RATE, ask.wish.rate);
+                out.put_number(DURATION, ask.wish.duration);
                 let flag = |set: bool, flag| if set { flag } else { 0 };
                 let flags = flag(ask.v6, FLAG_V6)
-                    | flag(ask.closed, FLAG_CLOSED)
+                    | flag(ask.route_required, FLAG_ROUTE_REQUIRED)
                     | flag(ask.acceptor, FLAG_ACCEPTOR)
                     | flag(ask.remembers, FLAG_REMEMBERS);
-                out.number(FLAGS, (flags != 0).then_some(flags));
+                out.put_number(FLAGS, (flags != 0).then_some(flags));
                 if let Some(key) = &ask.key {
-                    out.field(KEY, key);
+                    out.put_field(KEY, key);
                 }
                 out
             }
@@ -155,19 +155,19 @@ impl<'a> Request<'a> {
                 fill,
             } => {
                 let mut out = MessageBytes::begin(BEGIN);
-                out.number(TICKET, Some(*ticket));
-                out.address(LOCAL, *local);
-                out.number(FILL, (*fill != 0).then_some((*fill).into()));
+                out.put_number(TICKET, Some(*ticket));
+                out.put_address(LOCAL, *local);
+                out.put_number(FILL, (*fill != 0).then_some((*fill).into()));
                 out
             }
             Self::Peer { local } => {
                 let mut out = MessageBytes::begin(PEER);
-                out.address(LOCAL, *local);
+                out.put_address(LOCAL, *local);
                 out
             }
             Self::Listen { at } => {
                 let mut out = MessageBytes::begin(LISTEN);
-                out.address(LOCAL, *at);
+                out.put_address(LOCAL, *at);
                 out
             }
             Self::Measured {
@@ -175,14 +175,14 @@ impl<'a> Request<'a> {
                 round_trip,
             } => {
                 let mut out = MessageBytes::begin(MEASURED);
-                out.ip(ADDRESS, Some(*address));
-                out.number(ROUND_TRIP, Some(*round_trip));
+                out.put_ip(ADDRESS, Some(*address));
+                out.put_number(ROUND_TRIP, Some(*round_trip));
                 out
             }
             Self::Status => MessageBytes::begin(STATUS),
             Self::Remembered { connections } => {
                 let mut out = MessageBytes::begin(REMEMBERED);
-                out.number(CONNECTIONS, Some(*connections));
+                out.put_number(CONNECTIONS, Some(*connections));
                 out
             }
         }
@@ -193,42 +193,44 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Malformed`], which describes the fault.
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
-        let (kind, given) = fields::open(packet)?;
-        let mut ask = Ask::default();
+        let (kind, given) = fields::split_message(packet)?;
+        let mut ask = RouteQuery::default();
         let (mut ticket, mut local, mut fill, mut port) = (None, None, 0, None);
         let (mut round_trip, mut connections) = (None, None);
         for field in given {
             let (tag, value) = field?;
             match tag {
-                ADDRESS => ask.address = Some(fields::ip(value)?),
-                NAME => ask.name = Some(fields::text(value, MAX_NAME)?),
+                ADDRESS => ask.address = Some(fields::read_ip(value)?),
+                NAME => ask.name = Some(fields::read_text(value, MAX_NAME_BYTES)?),
                 PORT => {
-                    let number = u16::try_from(fields::number(value)?);
+                    let number = u16::try_from(fields::read_number(value)?);
                     port = Some(number.map_err(|_| Malformed("no port has that number"))?);
                 }
-                ROUTE => ask.route = Some(fields::text(value, MAX_ROUTE)?),
-                PURPOSE => ask.wish.purpose = Some(fields::text(value, MAX_PURPOSE)?),
-                SIZE => ask.wish.size = Some(fields::number(value)?),
-                RATE => ask.wish.rate = Some(fields::number(value)?),
-                DURATION => ask.wish.duration = Some(fields::number(value)?),
+                ROUTE => ask.route = Some(fields::read_text(value, MAX_ROUTE_BYTES)?),
+                PURPOSE => ask.wish.purpose = Some(fields::read_text(value, MAX_PURPOSE_BYTES)?),
+                SIZE => ask.wish.size = Some(fields::read_number(value)?),
+                RATE => ask.wish.rate = Some(fields::read_number(value)?),
+                DURATION => ask.wish.duration = Some(fields::read_number(value)?),
                 FLAGS => {
-                    let flags = fields::number(value)?;
+                    let flags = fields::read_number(value)?;
                     ask.v6 = flags & FLAG_V6 != 0;
-                    ask.closed = flags & FLAG_CLOSED != 0;
+                    ask.route_required = flags & FLAG_ROUTE_REQUIRED != 0;
                     ask.acceptor = flags & FLAG_ACCEPTOR != 0;
                     ask.remembers = flags & FLAG_REMEMBERS != 0;
                 }
-                KEY => ask.key = Some(fields::key(value)?),
-                CONNECTIONS => connections = Some(fields::number(value)?),
-                TICKET => ticket = Some(fields::number(value)?),
+                KEY => ask.key = Some(fields::read_key(value)?),
+                CONNECTIONS => connections = Some(fields::read_number(value)?),
+                TICKET => ticket = Some(fields::read_number(value)?),
                 FILL => {
-                    let bytes = u32::try_from(fields::number(value)?).ok();
+                    let bytes = u32::try_from(fields::read_number(value)?).ok();
                     fill = bytes
-                        .filter(|bytes| *bytes <= MAX_FILL)
+                        .filter(|bytes| *bytes <= MAX_FILL_BYTES)
                         .ok_or(Malformed("more bytes in front than there may be"))?;
                 }
-                LOCAL => local = Some(fields::address(value)?),
-                ROUND_TRIP => round_trip = Some(fields::number(value)?).filter(|time| *time > 0),
+                LOCAL => local = Some(fields::read_address(value)?),
+                ROUND_TRIP => {
+                    round_trip = Some(fields::read_number(value)?).filter(|time| *time > 0)
+                }
                 _ => {}
             }
         }

@@ -6,17 +6,19 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
-use longhaul_transfer::{Error as CopyError, Event, Failure, Hash, Observer, Progress};
+use longhaul_transfer::{
+    Error as CopyError, Failure, Hash, Observer, TransferEvent, TransferProgress,
+};
 
 use crate::message::{
-    Access, Answer, Ask, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction,
-    PathBytes,
+    Access, CopyAsk, CopyDirection, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, FarAnswer,
+    FarQuestion, PathBytes,
 };
-use crate::{ClientClock, Error, FarSide, Login, Serve};
+use crate::{ClientClock, Error, FarSide, Login, ServeRequest};
 
 /// Options of a copy between two hosts.
 #[derive(Debug, Clone)]
-pub struct Between {
+pub struct CopyBetween {
     /// Sources, all on one host.
     pub sources: Vec<Login>,
     /// Destination, on the other host.
@@ -49,7 +51,7 @@ pub struct Between {
 
 /// Result of a copy.
 #[derive(Debug, Clone)]
-pub struct Ended {
+pub struct CopyResult {
     /// BLAKE3 over the record of every entry.
     pub manifest: Hash,
     /// Reason why the destination connects to the source instead of the other way round, if it
@@ -57,7 +59,7 @@ pub struct Ended {
     pub notice: Option<String>,
 }
 
-impl Between {
+impl CopyBetween {
     /// Copies from `source` to `destination`. `progress` and `observer` see what the copy's own
     /// client would show them.
     ///
@@ -67,13 +69,13 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        progress: &Progress,
+        progress: &TransferProgress,
         observer: &Arc<dyn Observer>,
-    ) -> Result<Ended, Error> {
-        let receiving = Receiving { progress, observer };
+    ) -> Result<CopyResult, Error> {
+        let receiving = EventReceiver { progress, observer };
         let to_destination = match self.push(source, destination, &receiving).await? {
             Ok(manifest) => {
-                return Ok(Ended {
+                return Ok(CopyResult {
                     manifest,
                     notice: None,
                 });
@@ -81,7 +83,7 @@ impl Between {
             Err(reason) => reason,
         };
         match self.pull(source, destination, &receiving).await? {
-            Ok(manifest) => Ok(Ended {
+            Ok(manifest) => Ok(CopyResult {
                 manifest,
                 notice: Some(format!(
                     "{} can't be connected to from {} ({to_destination}); it connects to {} \
@@ -106,7 +108,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        receiving: &Receiving<'_>,
+        receiving: &EventReceiver<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let access = if self.overwrite {
             Access::Write
@@ -115,12 +117,12 @@ impl Between {
         };
         let place = vec![self.destination.path.clone()];
         let serve = self.serve(access, place);
-        let (port, paths) = match begun(destination, source, &serve).await? {
+        let (port, paths) = match start_serving(destination, source, &serve).await? {
             Ok(begun) => begun,
             Err(why_not) => return Ok(Err(why_not)),
         };
         let ask = CopyAsk {
-            direction: Direction::Push,
+            direction: CopyDirection::Push,
             sources: self
                 .sources
                 .iter()
@@ -138,7 +140,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        receiving: &Receiving<'_>,
+        receiving: &EventReceiver<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let typed = self
             .sources
@@ -146,12 +148,12 @@ impl Between {
             .map(|login| login.path.clone())
             .collect();
         let serve = self.serve(Access::Read, typed);
-        let (port, paths) = match begun(source, destination, &serve).await? {
+        let (port, paths) = match start_serving(source, destination, &serve).await? {
             Ok(begun) => begun,
             Err(why_not) => return Ok(Err(why_not)),
         };
         let ask = CopyAsk {
-            direction: Direction::Pull,
+            direction: CopyDirection::Pull,
             sources: paths,
             destination: PathBytes(self.destination.path.clone()),
             ..self.ask(source, port)
@@ -159,8 +161,8 @@ impl Between {
         receiving.copy(destination, ask).await
     }
 
-    fn serve(&self, access: Access, paths: Vec<Vec<u8>>) -> Serve {
-        Serve {
+    fn serve(&self, access: Access, paths: Vec<Vec<u8>>) -> ServeRequest {
+        ServeRequest {
             access,
             paths,
             follow: !self.recursive,
@@ -177,7 +179,7 @@ impl Between {
             server: server.ready.key,
             hosts: server.hosts(),
             port,
-            direction: Direction::Push,
+            direction: CopyDirection::Push,
             sources: vec![],
             names: self
                 .sources
@@ -203,47 +205,49 @@ impl Between {
 }
 
 /// Has `server` serve `client`. Returns its port and its paths, or the reason why it can't listen.
-async fn begun(
+async fn start_serving(
     server: &mut FarSide,
     client: &FarSide,
-    serve: &Serve,
+    serve: &ServeRequest,
 ) -> Result<Result<(u16, Vec<PathBytes>), String>, Error> {
     // A client of an earlier release does not send its clock.
     let clock = client
         .ready
         .unix_ms
-        .map(|theirs_ms| ClientClock::read(server.ready_ms).on(theirs_ms, client.ready_ms));
+        .map(|theirs_ms| ClientClock::read(server.ready_ms).to_clock(theirs_ms, client.ready_ms));
     match server.ask(&serve.ask(client.ready.key, clock)).await? {
-        Answer::Serving {
+        FarAnswer::Serving {
             port: Some(port),
             paths,
             ..
         } => Ok(Ok((port, paths))),
-        Answer::Serving { why_not, .. } => Ok(Err(why_not.unwrap_or("it does not listen".into()))),
-        other => Err(server.odd(&other)),
+        FarAnswer::Serving { why_not, .. } => {
+            Ok(Err(why_not.unwrap_or("it does not listen".into())))
+        }
+        other => Err(server.unexpected_answer(&other)),
     }
 }
 
 /// Receiver of a copy's events.
-struct Receiving<'a> {
-    progress: &'a Progress,
+struct EventReceiver<'a> {
+    progress: &'a TransferProgress,
     observer: &'a Arc<dyn Observer>,
 }
 
-impl Receiving<'_> {
+impl EventReceiver<'_> {
     async fn copy(
         &self,
         client: &mut FarSide,
         ask: CopyAsk,
     ) -> Result<Result<Hash, String>, Error> {
-        let mut answer = client.ask(&Ask::Copy(Box::new(ask))).await?;
+        let mut answer = client.ask(&FarQuestion::Copy(Box::new(ask))).await?;
         loop {
             match answer {
-                Answer::NotReached { reason } => return Ok(Err(reason)),
-                Answer::Event(event) => self.event(event),
-                Answer::Progress(counts) => self.count(&counts),
-                Answer::Ended(end) => return self.ended(client, end).map(Ok),
-                other => return Err(client.odd(&other)),
+                FarAnswer::NotReached { reason } => return Ok(Err(reason)),
+                FarAnswer::Event(event) => self.event(event),
+                FarAnswer::Progress(counts) => self.count(&counts),
+                FarAnswer::Ended(end) => return self.ended(client, end).map(Ok),
+                other => return Err(client.unexpected_answer(&other)),
             }
             answer = client.receive(true).await?;
         }
@@ -262,7 +266,7 @@ impl Receiving<'_> {
             (&progress.files_linked, counts.files_linked),
             (&progress.bytes_linked, counts.bytes_linked),
             (&progress.failures, counts.failures),
-            (&progress.bytes_clear, counts.bytes_clear),
+            (&progress.bytes_plaintext, counts.bytes_clear),
         ] {
             counter.store(value, Ordering::Relaxed);
         }
@@ -277,8 +281,8 @@ impl Receiving<'_> {
     fn event(&self, event: CopyEvent) {
         let route = "between the hosts".to_owned();
         self.observer.event(match event {
-            CopyEvent::StreamOpened { stream } => Event::StreamOpened { stream, route },
-            CopyEvent::StreamLost { stream, reason } => Event::StreamLost {
+            CopyEvent::StreamOpened { stream } => TransferEvent::StreamOpened { stream, route },
+            CopyEvent::StreamLost { stream, reason } => TransferEvent::StreamLost {
                 stream,
                 route,
                 reason,
@@ -288,14 +292,14 @@ impl Receiving<'_> {
                 self.progress
                     .bytes_resumed
                     .fetch_add(bytes, Ordering::Relaxed);
-                Event::Resumed { path, bytes, size }
+                TransferEvent::Resumed { path, bytes, size }
             }
             CopyEvent::Done {
                 path,
                 bytes,
                 blake3,
                 same,
-            } => Event::Done {
+            } => TransferEvent::Done {
                 path,
                 bytes,
                 hash: blake3.and_then(|text| hash(&text)),
@@ -304,17 +308,17 @@ impl Receiving<'_> {
             CopyEvent::Waiting {
                 silence_ms,
                 patience_ms,
-            } => Event::Waiting {
+            } => TransferEvent::Waiting {
                 silence: Duration::from_millis(silence_ms),
                 patience: Duration::from_millis(patience_ms),
             },
-            CopyEvent::Back { after_ms } => Event::Back {
+            CopyEvent::Back { after_ms } => TransferEvent::ArrivalResumed {
                 after: Duration::from_millis(after_ms),
             },
-            CopyEvent::BegunAgain { reason } => Event::BegunAgain { reason },
-            CopyEvent::Failed { path, kind, detail } => Event::Failed {
+            CopyEvent::BegunAgain { reason } => TransferEvent::CopyReplaced { reason },
+            CopyEvent::Failed { path, kind, detail } => TransferEvent::Failed {
                 path,
-                failure: Failure::with(kind, detail),
+                failure: Failure::with_detail(kind, detail),
             },
         });
     }

@@ -29,16 +29,16 @@ const ARGUMENTS: &str = "serve --over-stdio";
 
 /// A program to bring along.
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
+pub(crate) struct ProgramFile {
     /// SHA-256 hash, in hexadecimal.
     pub hash: String,
     /// Size in bytes.
     pub size: u64,
 }
 
-impl Program {
+impl ProgramFile {
     /// Reads and hashes a program's file.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let mut file = std::fs::File::open(path)?;
         let mut hash = Hashing(Context::new(&SHA256));
         let size = io::copy(&mut file, &mut hash)?;
@@ -68,8 +68,8 @@ impl io::Write for Hashing {
 /// shell may interpret. With `bring` it only uses this longhaul, and requests it if it is missing;
 /// otherwise the one in the login's PATH comes first. The script does not contain the words that it
 /// prints in their printed form, since some hosts print a command that they refuse.
-pub(crate) fn script(own: &Program, bring: bool) -> String {
-    let Program { hash, size } = own;
+pub(crate) fn script(own: &ProgramFile, bring: bool) -> String {
+    let ProgramFile { hash, size } = own;
     let mut script = format!(
         "echo {}; d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
          sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; \
@@ -129,7 +129,7 @@ mod tests {
 
     struct Login {
         home: tempfile::TempDir,
-        own: Program,
+        own: ProgramFile,
     }
 
     impl Login {
@@ -137,7 +137,7 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let file = home.path().join("own");
             std::fs::write(&file, STAND_IN).unwrap();
-            let own = Program::of(&file).unwrap();
+            let own = ProgramFile::read(&file).unwrap();
             Self { home, own }
         }
 

@@ -6,7 +6,7 @@ use longhaul_hop::Conn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use crate::message::{Answer, Ask, MAX_LINE};
+use crate::message::{FarAnswer, FarQuestion, MAX_LINE_BYTES};
 
 /// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
@@ -60,18 +60,18 @@ impl Channel {
     }
 
     /// Receives the next answer. Returns `None` at the end, or after an invalid line.
-    pub(crate) async fn answer(&mut self) -> Option<Answer> {
+    pub(crate) async fn answer(&mut self) -> Option<FarAnswer> {
         loop {
             if let Some(line) = self.next_line() {
                 return serde_json::from_slice(&line).ok();
             }
-            if self.behind.len() > MAX_LINE || self.fill().await.ok()? == 0 {
+            if self.behind.len() > MAX_LINE_BYTES || self.fill().await.ok()? == 0 {
                 return None;
             }
         }
     }
 
-    pub(crate) async fn ask(&mut self, ask: &Ask) -> std::io::Result<()> {
+    pub(crate) async fn ask(&mut self, ask: &FarQuestion) -> std::io::Result<()> {
         let mut line = serde_json::to_string(ask)?;
         line.push('\n');
         self.write(line.as_bytes()).await
@@ -87,7 +87,7 @@ impl Channel {
     }
 
     /// Turns it into a connection for the bytes of a session.
-    pub(crate) fn into_conn(self) -> std::io::Result<Conn> {
+    pub(crate) fn into_connection(self) -> std::io::Result<Conn> {
         Conn::new(self.stream.into_std()?.into())
     }
 }

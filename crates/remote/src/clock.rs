@@ -30,7 +30,7 @@ impl ClientClock {
     }
 
     /// Converts the moments to another clock, which read `theirs_ms` when this one read `ours_ms`.
-    pub(crate) fn on(self, theirs_ms: u64, ours_ms: u64) -> Self {
+    pub(crate) fn to_clock(self, theirs_ms: u64, ours_ms: u64) -> Self {
         let shift = |ms: u64| match theirs_ms.checked_sub(ours_ms) {
             Some(ahead) => ms.saturating_add(ahead),
             None => ms.saturating_sub(ours_ms.saturating_sub(theirs_ms)),
@@ -44,7 +44,7 @@ impl ClientClock {
     /// Returns the milliseconds by which the client's clock is ahead of the far side's. The far
     /// side reported at `said_ms` that it was ready, and was asked to serve at `heard_ms`. `None`
     /// if the round trip took too long, or a clock was set in between.
-    pub(crate) fn ahead_of(self, said_ms: u64, heard_ms: u64) -> Option<i64> {
+    pub(crate) fn offset_from(self, said_ms: u64, heard_ms: u64) -> Option<i64> {
         let (said, heard) = (i128::from(said_ms), i128::from(heard_ms));
         let (ready, asked) = (i128::from(self.ready_ms), i128::from(self.asked_ms));
         let round_trip = (heard - said) - (asked - ready);
@@ -76,7 +76,7 @@ mod tests {
                 ready_ms: client(NOW + there),
                 asked_ms: client(NOW + there + here),
             };
-            let measured = clock.ahead_of(NOW, NOW + there + here + back);
+            let measured = clock.offset_from(NOW, NOW + there + here + back);
             match there + back {
                 0..=10_000 => {
                     let error = measured.unwrap().abs_diff(ahead);
@@ -89,8 +89,8 @@ mod tests {
         #[test]
         fn any_clock_readings_are_handled(ready_ms: u64, asked_ms: u64, said: u64, heard: u64) {
             let clock = ClientClock { ready_ms, asked_ms };
-            let _ = clock.ahead_of(said, heard);
-            let _ = clock.on(said, heard);
+            let _ = clock.offset_from(said, heard);
+            let _ = clock.to_clock(said, heard);
         }
     }
 
@@ -100,8 +100,8 @@ mod tests {
             ready_ms: NOW + 60_000,
             asked_ms: NOW,
         };
-        assert_eq!(clock.ahead_of(NOW, NOW), None);
-        assert_eq!(clock.ahead_of(NOW, NOW - 61_000), None);
+        assert_eq!(clock.offset_from(NOW, NOW), None);
+        assert_eq!(clock.offset_from(NOW, NOW - 61_000), None);
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             asked_ms: 7000,
         };
         let moved = |theirs, ours| {
-            let clock = clock.on(theirs, ours);
+            let clock = clock.to_clock(theirs, ours);
             (clock.ready_ms, clock.asked_ms)
         };
         assert_eq!(moved(300, 100), (5200, 7200));

@@ -3,26 +3,28 @@
 use std::sync::Arc;
 
 use longhaul_proto::{Host, PublicKey};
-use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
+use longhaul_session::{
+    ConnectOptions, Endpoint, Identity, Route, ServerTrust, ServiceName, Session,
+};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
 use parking_lot::Mutex;
 use tokio::process::Child;
 
 #[cfg(doc)]
-use crate::WayMemory;
-use crate::message::{Access, Answer, Ask, PathBytes, ServeAsk};
-use crate::reverse::Reverse;
-use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
-use crate::ways::Way;
+use crate::RouteMemory;
+use crate::message::{Access, FarAnswer, FarQuestion, PathBytes, ServeAsk};
+use crate::reverse::ReverseListener;
+use crate::search::{DIRECTION_TIMEOUT, RouteSearch, SETUP_TIMEOUT};
+use crate::ways::DataRoute;
 use crate::{ClientClock, Error, FarSide, PortRange};
 
 /// Port that an OPEN names for a far side that does not listen.
-const ANY_PORT: u16 = 1;
+const PLACEHOLDER_PORT: u16 = 1;
 
 /// Paths that the far side is to serve, and how to reach it.
 #[derive(Debug, Clone)]
-pub struct Serve {
+pub struct ServeRequest {
     /// Operations permitted on the paths.
     pub access: Access,
     /// Paths as typed.
@@ -38,13 +40,13 @@ pub struct Serve {
     /// Routes over depots; empty for direct sessions. With routes, nothing else is tried.
     pub routes: Vec<Route>,
     /// The route of the data last time, if known: it is tried first ([`WayMemory`]).
-    pub last_way: Option<Way>,
+    pub last_way: Option<DataRoute>,
 }
 
-impl Serve {
+impl ServeRequest {
     /// Builds the question. `clock` is that of the host with the key `client`, if it is known.
-    pub(crate) fn ask(&self, client: PublicKey, clock: Option<ClientClock>) -> Ask {
-        Ask::Serve(ServeAsk {
+    pub(crate) fn ask(&self, client: PublicKey, clock: Option<ClientClock>) -> FarQuestion {
+        FarQuestion::Serve(ServeAsk {
             client,
             access: self.access,
             paths: self.paths.iter().cloned().map(PathBytes).collect(),
@@ -59,17 +61,17 @@ impl Serve {
 
 /// Opener of the streams of a copy with a far side.
 pub struct LoginConnector {
-    pub(crate) way: Way,
+    pub(crate) way: DataRoute,
     pub(crate) routes: Vec<String>,
-    pub(crate) link: Link,
+    pub(crate) link: DataLink,
     /// The session with which the route was found; the first stream takes it.
     pub(crate) first: Mutex<Option<Session>>,
 }
 
-pub(crate) enum Link {
+pub(crate) enum DataLink {
     To(Box<SessionConnector>, tokio::sync::Mutex<FarSide>),
     From {
-        reverse: Reverse,
+        reverse: ReverseListener,
         far: tokio::sync::Mutex<FarSide>,
         /// Name by which the far side reaches this host.
         host: String,
@@ -78,7 +80,7 @@ pub(crate) enum Link {
 }
 
 /// A route for the data that works.
-pub struct Found {
+pub struct FoundRoute {
     /// Opener of streams.
     pub connector: LoginConnector,
     /// The paths of [`Serve`] beneath the far side's root.
@@ -93,27 +95,27 @@ impl LoginConnector {
     /// # Errors
     /// [`Error`] if the far side refuses or is gone. A failed direct connection is not an error:
     /// see [`Found::notice`].
-    pub async fn find(mut far: FarSide, serve: &Serve) -> Result<Found, Error> {
+    pub async fn find(mut far: FarSide, serve: &ServeRequest) -> Result<FoundRoute, Error> {
         let identity = Arc::new(Identity::generate()?);
         let clock = ClientClock::read(far.ready_ms);
         let ask = serve.ask(identity.public(), Some(clock));
         let (port, why_not, paths) = match far.ask(&ask).await? {
-            Answer::Serving {
+            FarAnswer::Serving {
                 port,
                 why_not,
                 paths,
             } => (port, why_not, paths),
-            other => return Err(far.odd(&other)),
+            other => return Err(far.unexpected_answer(&other)),
         };
-        let paths = beneath_root(&paths)?;
+        let paths = parse_paths(&paths)?;
         let base = ConnectOptions {
             congestion: serve.congestion.clone(),
-            setup_timeout: DIRECTION_TIME_LIMIT,
+            setup_timeout: DIRECTION_TIMEOUT,
             is_fetch: serve.access == Access::Read,
             ..ConnectOptions::new(
-                Service::COPY,
+                ServiceName::COPY,
                 Route::direct(),
-                Endpoint::new(named(&far.host_name), port.unwrap_or(ANY_PORT)),
+                Endpoint::new(open_host(&far.host_name), port.unwrap_or(PLACEHOLDER_PORT)),
                 identity,
                 ServerTrust::Pinned(far.ready.key),
             )
@@ -121,7 +123,7 @@ impl LoginConnector {
         if !serve.routes.is_empty() {
             return Self::over_routes(far, serve, base, port, paths).await;
         }
-        Search {
+        RouteSearch {
             far,
             base,
             serve,
@@ -134,11 +136,11 @@ impl LoginConnector {
 
     async fn over_routes(
         far: FarSide,
-        serve: &Serve,
+        serve: &ServeRequest,
         base: ConnectOptions,
         port: Option<u16>,
         paths: Vec<RelPath>,
-    ) -> Result<Found, Error> {
+    ) -> Result<FoundRoute, Error> {
         let refused = |reason: String| Error::Refused {
             host: far.host.clone(),
             reason,
@@ -146,7 +148,7 @@ impl LoginConnector {
         let port =
             port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
         let server = far.ready.server.filter(|address| !address.is_loopback());
-        let host = server.map_or_else(|| named(&far.host_name), Host::Ip);
+        let host = server.map_or_else(|| open_host(&far.host_name), Host::Ip);
         let base = ConnectOptions {
             destination: Endpoint::new(host, port),
             setup_timeout: SETUP_TIMEOUT,
@@ -154,12 +156,12 @@ impl LoginConnector {
         };
         let sessions = SessionConnector::new(base, serve.routes.clone());
         let connector = Self {
-            way: Way::ToHost,
+            way: DataRoute::ToHost,
             routes: sessions.routes(),
-            link: Link::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
+            link: DataLink::To(Box::new(sessions), tokio::sync::Mutex::new(far)),
             first: Mutex::new(None),
         };
-        Ok(Found {
+        Ok(FoundRoute {
             connector,
             paths,
             notice: None,
@@ -168,27 +170,27 @@ impl LoginConnector {
 
     /// Returns the route that was found.
     #[must_use]
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> DataRoute {
         self.way
     }
 
     /// Ends the far side, and waits briefly for it.
     pub async fn end(self) {
         match self.link {
-            Link::To(_, far) | Link::From { far, .. } => far.into_inner().end().await,
-            Link::Inside(child) => drop(child),
+            DataLink::To(_, far) | DataLink::From { far, .. } => far.into_inner().end().await,
+            DataLink::Inside(child) => drop(child),
         }
     }
 }
 
 /// Returns a host that an OPEN can name. A name in ssh's settings need not exist in the network;
 /// then the OPEN is addressed by key alone.
-pub(crate) fn named(host: &str) -> Host {
+pub(crate) fn open_host(host: &str) -> Host {
     Host::parse(host).unwrap_or(Host::Ip(std::net::Ipv4Addr::UNSPECIFIED.into()))
 }
 
 /// Parses the far side's names of the paths.
-pub(crate) fn beneath_root(paths: &[PathBytes]) -> Result<Vec<RelPath>, Error> {
+pub(crate) fn parse_paths(paths: &[PathBytes]) -> Result<Vec<RelPath>, Error> {
     let plain = paths.iter().map(|path| RelPath::from_bytes(&path.0));
     Ok(plain.collect::<Result<_, _>>()?)
 }
@@ -206,7 +208,7 @@ impl Connector for LoginConnector {
             return Ok(session);
         }
         match &self.link {
-            Link::To(sessions, far) => match sessions.connect(route).await {
+            DataLink::To(sessions, far) => match sessions.connect(route).await {
                 // No process is left that could listen.
                 Err(error) if far.lock().await.has_ended() => Err(ConnectError {
                     retry: false,
@@ -214,28 +216,30 @@ impl Connector for LoginConnector {
                 }),
                 connected => connected,
             },
-            Link::From { reverse, far, host } => {
+            DataLink::From { reverse, far, host } => {
                 let mut far = far.lock().await;
-                let ask = Ask::Dial {
+                let ask = FarQuestion::Dial {
                     hosts: vec![host.clone()],
                     port: reverse.port,
                     within_ms: None,
                 };
                 match far.ask(&ask).await {
-                    Ok(Answer::Dialled { .. }) => {}
-                    Ok(Answer::NotDialled { reason }) => {
+                    Ok(FarAnswer::Dialled { .. }) => {}
+                    Ok(FarAnswer::NotDialled { reason }) => {
                         return Err(lost(
                             format!("{} can't connect to this machine: {reason}", far.host),
                             true,
                         ));
                     }
-                    Ok(other) => return Err(lost(far.odd(&other).to_string(), false)),
+                    Ok(other) => {
+                        return Err(lost(far.unexpected_answer(&other).to_string(), false));
+                    }
                     Err(error) => return Err(lost(error.to_string(), false)),
                 }
                 let session = reverse.session().await;
                 session.ok_or_else(|| lost(format!("no session with {}", far.host), true))
             }
-            Link::Inside(_) => Err(lost(
+            DataLink::Inside(_) => Err(lost(
                 "the ssh connection that carried the copy has ended".into(),
                 false,
             )),

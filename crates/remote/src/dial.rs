@@ -15,7 +15,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Maximum number of addresses tried.
 const MAX_ADDRESSES: usize = 16;
 /// Time limit for resolving one name.
-const RESOLVE_TIME_LIMIT: Duration = Duration::from_secs(2);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum attempts listed in an error.
 const MAX_LISTED_ATTEMPTS: usize = 4;
 
@@ -39,7 +39,7 @@ impl AddressFamily {
     }
 
     /// Returns true if `address` belongs to this family.
-    pub(crate) fn has(self, address: &IpAddr) -> bool {
+    pub(crate) fn contains(self, address: &IpAddr) -> bool {
         match self {
             Self::V4 => address.is_ipv4(),
             Self::V6 => address.is_ipv6(),
@@ -49,7 +49,7 @@ impl AddressFamily {
 
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct FailedAttempt {
     /// The address; `None` if the name has none.
     pub address: Option<SocketAddr>,
     /// The reason, in one line.
@@ -58,9 +58,9 @@ pub struct Attempt {
 
 /// All failed attempts, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attempts(pub Vec<Attempt>);
+pub struct FailedAttempts(pub Vec<FailedAttempt>);
 
-impl fmt::Display for Attempts {
+impl fmt::Display for FailedAttempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("no address");
@@ -107,7 +107,7 @@ pub(crate) async fn addresses(
         if let Ok(address) = host.parse::<IpAddr>() {
             found.push(SocketAddr::new(address.to_canonical(), port));
         } else if let Ok(Ok(resolved)) = timeout(
-            RESOLVE_TIME_LIMIT,
+            RESOLVE_TIMEOUT,
             tokio::net::lookup_host((host.as_str(), port)),
         )
         .await
@@ -115,7 +115,7 @@ pub(crate) async fn addresses(
             found.extend(resolved);
         }
     }
-    found.retain(|address| family.is_none_or(|family| family.has(&address.ip())));
+    found.retain(|address| family.is_none_or(|family| family.contains(&address.ip())));
     let mut found = distinct(found);
     found.truncate(MAX_ADDRESSES);
     found
@@ -140,13 +140,13 @@ pub(crate) async fn race<T, F>(
     addresses: Vec<SocketAddr>,
     limit: Duration,
     attempt: impl Fn(SocketAddr) -> F,
-) -> Result<(T, SocketAddr), Attempts>
+) -> Result<(T, SocketAddr), FailedAttempts>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, String>> + Send + 'static,
 {
     let deadline = Instant::now() + limit;
-    let mut failed = Attempts::default();
+    let mut failed = FailedAttempts::default();
     let mut waiting = addresses.into_iter();
     let mut under_way = JoinSet::new();
     let mut next = waiting.next();
@@ -166,7 +166,7 @@ where
         tokio::select! {
             ended = under_way.join_next() => match ended {
                 Some(Ok((address, Ok(done)))) => return Ok((done, address)),
-                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt {
+                Some(Ok((address, Err(reason)))) => failed.0.push(FailedAttempt {
                     address: Some(address), reason
                 }),
                 Some(Err(_)) => {}
@@ -182,7 +182,7 @@ where
 mod tests {
     use super::*;
 
-    fn at(n: u8) -> SocketAddr {
+    fn loopback(n: u8) -> SocketAddr {
         SocketAddr::new([192, 0, 2, n].into(), 7)
     }
 
@@ -190,19 +190,19 @@ mod tests {
     async fn a_silent_address_delays_the_right_one_briefly() {
         let begun = Instant::now();
         let (found, address) = race(
-            vec![at(1), at(2), at(3)],
+            vec![loopback(1), loopback(2), loopback(3)],
             Duration::from_secs(5),
             |address| async move {
                 match address {
-                    one if one == at(1) => std::future::pending().await,
-                    one if one == at(2) => Err("refused".to_owned()),
+                    one if one == loopback(1) => std::future::pending().await,
+                    one if one == loopback(2) => Err("refused".to_owned()),
                     _ => Ok("here"),
                 }
             },
         )
         .await
         .unwrap();
-        assert_eq!((found, address), ("here", at(3)));
+        assert_eq!((found, address), ("here", loopback(3)));
         assert!(
             begun.elapsed() <= 2 * ATTEMPT_DELAY,
             "{:?}",
@@ -214,12 +214,16 @@ mod tests {
     async fn failures_are_reported_and_come_in_time() {
         let begun = Instant::now();
         let limit = Duration::from_secs(3);
-        let failed = race(vec![at(1), at(2)], limit, |address| async move {
-            if address == at(1) {
-                std::future::pending::<()>().await;
-            }
-            Err::<(), _>("Connection refused".to_owned())
-        })
+        let failed = race(
+            vec![loopback(1), loopback(2)],
+            limit,
+            |address| async move {
+                if address == loopback(1) {
+                    std::future::pending::<()>().await;
+                }
+                Err::<(), _>("Connection refused".to_owned())
+            },
+        )
         .await
         .unwrap_err();
         assert_eq!(begun.elapsed(), limit);

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use longhaul_hop::{Conn, unix_ms};
 use longhaul_session::Identity;
-use longhaul_transfer::Limits;
+use longhaul_transfer::ServerLimits;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Error;
 use crate::dial::own_addresses;
-use crate::message::{Answer, Ask, MAX_LINE, Ready, VERSION};
+use crate::message::{FarAnswer, FarQuestion, MAX_LINE_BYTES, Ready, VERSION};
 
 mod copy;
 mod files;
@@ -33,32 +33,32 @@ use serving::Serving;
 
 /// Time for work under way to end once the other side is gone, which includes removing temporary
 /// files.
-const END_TIME_LIMIT: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for sessions to end by themselves once the other side is gone.
-const SESSION_END_TIME_LIMIT: Duration = Duration::from_millis(200);
+const SESSION_END_TIMEOUT: Duration = Duration::from_millis(200);
 /// Size in bytes of the buffer between ssh and a session inside it.
 const RELAY_BUFFER_BYTES: usize = 64 << 10;
 
 /// Input from standard input.
 enum Incoming {
-    Ask(Ask),
+    Ask(FarQuestion),
     /// From here on it carries a session, whose bytes pass through this socket.
     Inside(UnixStream),
     /// Input that is not a question.
-    Odd,
+    Unexpected,
 }
 
 /// Runs the far side to its end. `release` is the release that it reports.
 ///
 /// # Errors
 /// [`Error`] if it can't start.
-pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error> {
+pub async fn serve_over_stdio(release: &str, limits: ServerLimits) -> Result<(), Error> {
     let identity = Arc::new(Identity::generate()?);
-    let (answers, written) = write_answers(File::from(owned(std::io::stdout())?))?;
-    let mut incoming = read_questions(File::from(owned(std::io::stdin())?))?;
+    let (answers, written) = write_answers(File::from(duplicate(std::io::stdout())?))?;
+    let mut incoming = read_questions(File::from(duplicate(std::io::stdin())?))?;
     let (client, server) = ssh_addresses(std::env::var("SSH_CONNECTION").ok().as_deref());
     let said_ms = unix_ms();
-    let _ = answers.send(Answer::Ready(Ready {
+    let _ = answers.send(FarAnswer::Ready(Ready {
         version: VERSION,
         copy_version: longhaul_transfer::VERSION,
         release: release.to_owned(),
@@ -68,7 +68,7 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
         addresses: own_addresses(),
         unix_ms: Some(said_ms),
     }));
-    let mut far = Far {
+    let mut far = FarServer {
         identity,
         limits,
         said_ms,
@@ -81,42 +81,42 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
         far.take(incoming).await;
     }
     far.end().await;
-    let _ = timeout(END_TIME_LIMIT, written).await;
+    let _ = timeout(END_TIMEOUT, written).await;
     Ok(())
 }
 
-struct Far {
+struct FarServer {
     identity: Arc<Identity>,
-    limits: Limits,
+    limits: ServerLimits,
     /// This host's clock when it reported that it was ready.
     said_ms: u64,
     serving: Option<Serving>,
     files: LoginFiles,
-    answers: mpsc::UnboundedSender<Answer>,
+    answers: mpsc::UnboundedSender<FarAnswer>,
     /// Sessions that run beside the questions.
     sessions: JoinSet<()>,
 }
 
-impl Far {
+impl FarServer {
     async fn take(&mut self, incoming: Incoming) {
         while self.sessions.try_join_next().is_some() {}
         let answer = match incoming {
-            Incoming::Ask(Ask::Serve(ask)) => {
+            Incoming::Ask(FarQuestion::Serve(ask)) => {
                 // One at a time: serving the previous paths ends.
                 self.serving = None;
                 let ahead_ms = ask
                     .clock
-                    .and_then(|clock| clock.ahead_of(self.said_ms, unix_ms()));
+                    .and_then(|clock| clock.offset_from(self.said_ms, unix_ms()));
                 let (identity, limits) = (self.identity.clone(), self.limits.clone());
                 match Serving::begin(&ask, identity, limits, ahead_ms.unwrap_or(0)).await {
                     Ok((serving, answer)) => {
                         self.serving = Some(serving);
                         answer
                     }
-                    Err(reason) => Answer::Refused { reason },
+                    Err(reason) => FarAnswer::Refused { reason },
                 }
             }
-            Incoming::Ask(Ask::Dial {
+            Incoming::Ask(FarQuestion::Dial {
                 hosts,
                 port,
                 within_ms,
@@ -124,9 +124,9 @@ impl Far {
                 Some(serving) => match serving.dial(&hosts, port, within_ms).await {
                     Ok((session, host)) => {
                         self.sessions.spawn(serving.carry(session));
-                        Answer::Dialled { host }
+                        FarAnswer::Dialled { host }
                     }
-                    Err(attempts) => Answer::NotDialled {
+                    Err(attempts) => FarAnswer::NotDialled {
                         reason: attempts.to_string(),
                     },
                 },
@@ -135,19 +135,19 @@ impl Far {
             Incoming::Inside(socket) => match (&self.serving, inside(socket)) {
                 (Some(serving), Ok(conn)) => {
                     self.sessions.spawn(serving.take_over(conn));
-                    Answer::Inside
+                    FarAnswer::Inside
                 }
                 (None, _) => refused("nothing is served yet"),
-                (_, Err(error)) => Answer::Refused {
+                (_, Err(error)) => FarAnswer::Refused {
                     reason: error.to_string(),
                 },
             },
-            Incoming::Ask(Ask::Copy(ask)) => {
+            Incoming::Ask(FarQuestion::Copy(ask)) => {
                 let (identity, answers) = (self.identity.clone(), self.answers.clone());
                 self.sessions.spawn(copy::run(*ask, identity, answers));
                 return;
             }
-            Incoming::Ask(Ask::Files(ask)) => {
+            Incoming::Ask(FarQuestion::Files(ask)) => {
                 let files = std::mem::take(&mut self.files);
                 let done = tokio::task::spawn_blocking(move || {
                     let mut files = files;
@@ -157,21 +157,21 @@ impl Far {
                 match done.await {
                     Ok((files, answer)) => {
                         self.files = files;
-                        Answer::Files(answer)
+                        FarAnswer::Files(answer)
                     }
-                    Err(error) => Answer::Refused {
+                    Err(error) => FarAnswer::Refused {
                         reason: error.to_string(),
                     },
                 }
             }
-            Incoming::Ask(Ask::Inside) | Incoming::Odd => refused("not understood"),
+            Incoming::Ask(FarQuestion::Inside) | Incoming::Unexpected => refused("not understood"),
         };
         let _ = self.answers.send(answer);
     }
 
     async fn end(mut self) {
         // A session that sends its last bytes, and one whose client is dead, end by themselves.
-        let _ = timeout(SESSION_END_TIME_LIMIT, async {
+        let _ = timeout(SESSION_END_TIMEOUT, async {
             while self.sessions.join_next().await.is_some() {}
         })
         .await;
@@ -185,12 +185,12 @@ impl Far {
             while self.sessions.join_next().await.is_some() {}
         };
         // Work that does not end in time ends with the process.
-        let _ = timeout(END_TIME_LIMIT, ending).await;
+        let _ = timeout(END_TIMEOUT, ending).await;
     }
 }
 
-fn refused(reason: &str) -> Answer {
-    Answer::Refused {
+fn refused(reason: &str) -> FarAnswer {
+    FarAnswer::Refused {
         reason: reason.to_owned(),
     }
 }
@@ -201,7 +201,7 @@ fn inside(socket: UnixStream) -> std::io::Result<Conn> {
 }
 
 /// Duplicates the descriptor of `of`.
-fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
+fn duplicate(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
     of.as_fd().try_clone_to_owned()
 }
 
@@ -209,7 +209,7 @@ fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
 /// when all are written.
 fn write_answers(
     mut out: File,
-) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
+) -> std::io::Result<(mpsc::UnboundedSender<FarAnswer>, oneshot::Receiver<()>)> {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let (done, written) = oneshot::channel();
     std::thread::Builder::new().spawn(move || {
@@ -236,15 +236,15 @@ fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
         loop {
             let mut line = Vec::new();
             let read = (&mut input)
-                .take(MAX_LINE as u64)
+                .take(MAX_LINE_BYTES as u64)
                 .read_until(b'\n', &mut line);
             if !matches!(read, Ok(1..)) {
                 return;
             }
             let asked = match serde_json::from_slice(&line) {
-                Ok(Ask::Inside) => return carry_inside(input, &sender),
+                Ok(FarQuestion::Inside) => return carry_inside(input, &sender),
                 Ok(ask) => Incoming::Ask(ask),
-                Err(_) => Incoming::Odd,
+                Err(_) => Incoming::Unexpected,
             };
             if sender.blocking_send(asked).is_err() {
                 return;
@@ -257,7 +257,7 @@ fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
 /// Moves bytes between standard input and output and a socket, until both have ended. `sender`
 /// lives that long, and keeps the far side alive.
 fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
-    let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), owned(std::io::stdout())) else {
+    let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), duplicate(std::io::stdout())) else {
         return;
     };
     let Ok(mut to_out) = ours.try_clone() else {
@@ -313,9 +313,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn aborted_sessions_end_without_a_panic() {
         let (answers, _written) = mpsc::unbounded_channel();
-        let mut far = Far {
+        let mut far = FarServer {
             identity: Arc::new(Identity::generate().unwrap()),
-            limits: Limits::default(),
+            limits: ServerLimits::default(),
             said_ms: 0,
             serving: None,
             files: LoginFiles::default(),

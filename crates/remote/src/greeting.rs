@@ -10,14 +10,14 @@ use longhaul_proto::text::printable_within;
 use tokio::time::Instant;
 
 use crate::bootstrap::{AUTHENTICATED, BEGUN, DAMAGED, NEEDS, UNFIT};
-use crate::message::{Answer, Ready};
+use crate::message::{FarAnswer, Ready};
 
 /// Maximum bytes that a login may print before the far side's first message.
 const MAX_NOISE_BYTES: usize = 1 << 20;
 /// Maximum silence of a login once ssh has authenticated.
-const SILENCE_LIMIT: Duration = Duration::from_secs(20);
+const MAX_SILENCE: Duration = Duration::from_secs(20);
 /// Maximum time from the authentication to the far side's first message.
-const GREETING_LIMIT: Duration = Duration::from_secs(120);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum bytes shown of a line.
 const MAX_SHOWN_BYTES: usize = 256;
 /// Beginning of [`Answer::Ready`] as every release writes it.
@@ -50,8 +50,8 @@ pub(crate) enum Overrun {
 impl std::fmt::Display for Overrun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Silent => write!(f, "it said nothing for {} s", SILENCE_LIMIT.as_secs()),
-            Self::Slow => write!(f, "it took longer than {} s", GREETING_LIMIT.as_secs()),
+            Self::Silent => write!(f, "it said nothing for {} s", MAX_SILENCE.as_secs()),
+            Self::Slow => write!(f, "it took longer than {} s", GREETING_TIMEOUT.as_secs()),
             Self::Noisy => write!(f, "it printed more than {} KiB", MAX_NOISE_BYTES >> 10),
         }
     }
@@ -75,7 +75,7 @@ impl Greeter {
     ///
     /// # Errors
     /// [`Overrun::Noisy`].
-    pub(crate) fn hear(&mut self, bytes: usize, now: Instant) -> Result<(), Overrun> {
+    pub(crate) fn record_output(&mut self, bytes: usize, now: Instant) -> Result<(), Overrun> {
         let begun = self.timed.map_or(now, |(begun, _)| begun);
         self.timed = Some((begun, now));
         self.heard_bytes = self.heard_bytes.saturating_add(bytes);
@@ -111,15 +111,15 @@ impl Greeter {
     }
 
     /// Lifts the time limit, as a program is being sent, which takes as long as the path needs.
-    pub(crate) fn bring(&mut self) {
+    pub(crate) fn lift_time_limit(&mut self) {
         self.untimed = true;
     }
 
     /// Returns the moment from which the login is silent, or slow, for too long.
     pub(crate) fn deadline(&self) -> Option<(Instant, Overrun)> {
         let (begun, last) = self.timed.filter(|_| !self.untimed)?;
-        let silent = (last + SILENCE_LIMIT, Overrun::Silent);
-        let slow = (begun + GREETING_LIMIT, Overrun::Slow);
+        let silent = (last + MAX_SILENCE, Overrun::Silent);
+        let slow = (begun + GREETING_TIMEOUT, Overrun::Slow);
         Some(if silent.0 <= slow.0 { silent } else { slow })
     }
 
@@ -147,8 +147,8 @@ fn find_ready(line: &[u8]) -> Option<Ready> {
     let mut rest = line;
     while let Some(at) = position(rest, READY) {
         rest = rest.get(at..)?;
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Answer>();
-        if let Some(Ok(Answer::Ready(ready))) = values.next() {
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<FarAnswer>();
+        if let Some(Ok(FarAnswer::Ready(ready))) = values.next() {
             return Some(ready);
         }
         rest = rest.get(READY.len()..)?;
@@ -192,7 +192,7 @@ mod tests {
             addresses: vec![],
             unix_ms: None,
         };
-        let line = serde_json::to_vec(&Answer::Ready(ready.clone())).unwrap();
+        let line = serde_json::to_vec(&FarAnswer::Ready(ready.clone())).unwrap();
         (ready, line)
     }
 
@@ -232,12 +232,12 @@ mod tests {
         let mut greeter = Greeter::default();
         assert_eq!(greeter.deadline(), None);
         let now = Instant::now();
-        greeter.hear(1, now).unwrap();
+        greeter.record_output(1, now).unwrap();
         assert_eq!(
             greeter.deadline(),
-            Some((now + SILENCE_LIMIT, Overrun::Silent))
+            Some((now + MAX_SILENCE, Overrun::Silent))
         );
-        greeter.bring();
+        greeter.lift_time_limit();
         assert_eq!(greeter.deadline(), None);
     }
 
@@ -245,15 +245,15 @@ mod tests {
     fn output_prolongs_a_login_up_to_a_bound() {
         let (mut greeter, begun) = (Greeter::default(), Instant::now());
         let mut now = begun;
-        greeter.hear(1, now).unwrap();
+        greeter.record_output(1, now).unwrap();
         while let Some((deadline, Overrun::Silent)) = greeter.deadline() {
-            assert!(deadline <= begun + GREETING_LIMIT);
+            assert!(deadline <= begun + GREETING_TIMEOUT);
             now = deadline - Duration::from_millis(1);
-            greeter.hear(1, now).unwrap();
+            greeter.record_output(1, now).unwrap();
         }
         assert_eq!(
             greeter.deadline(),
-            Some((begun + GREETING_LIMIT, Overrun::Slow))
+            Some((begun + GREETING_TIMEOUT, Overrun::Slow))
         );
     }
 
@@ -263,10 +263,13 @@ mod tests {
         // As much as 3,000 lines of a startup file.
         for number in 0..3000 {
             let line = format!("a long line of motd number {number}");
-            greeter.hear(line.len() + 1, now).unwrap();
+            greeter.record_output(line.len() + 1, now).unwrap();
             assert_eq!(greeter.read(line.as_bytes()), None);
         }
-        assert_eq!(greeter.hear(MAX_NOISE_BYTES, now), Err(Overrun::Noisy));
+        assert_eq!(
+            greeter.record_output(MAX_NOISE_BYTES, now),
+            Err(Overrun::Noisy)
+        );
         greeter.read(b" \r");
         assert_eq!(
             greeter.last_line(b"").as_deref(),

@@ -37,13 +37,13 @@ mod start;
 mod ways;
 
 pub use clock::ClientClock;
-pub use connector::{Found, LoginConnector, Serve};
-pub use dial::{AddressFamily, Attempt, Attempts};
+pub use connector::{FoundRoute, LoginConnector, ServeRequest};
+pub use dial::{AddressFamily, FailedAttempt, FailedAttempts};
 pub use error::Error;
 pub use far::serve_over_stdio;
 pub use login::Login;
 pub use ports::{PortRange, PortRangeError};
-pub use remembered_way::WayMemory;
+pub use remembered_way::RouteMemory;
 pub use ssh::Ssh;
 pub use start::{FarSide, Start};
-pub use ways::{Way, WayEvent, Ways};
+pub use ways::{DataRoute, RouteChoice, RouteEvent};

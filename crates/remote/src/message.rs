@@ -11,7 +11,7 @@ use std::str::FromStr;
 use longhaul_proto::PublicKey;
 use longhaul_transfer::FailureKind;
 pub use longhaul_transfer::files::message::PathBytes;
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk};
+use longhaul_transfer::files::message::{FilesRequest, FilesResponse};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{ClientClock, PortRange};
@@ -19,12 +19,12 @@ use crate::{ClientClock, PortRange};
 /// Version of these messages.
 pub const VERSION: u32 = 2;
 /// Maximum bytes of a line: far more than the HELLO of a copy takes.
-pub const MAX_LINE: usize = 4 << 20;
+pub const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// A question to the far side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
+pub enum FarQuestion {
     /// Permit this key to access these paths. Answered by [`Answer::Serving`].
     Serve(ServeAsk),
     /// Connect to the asking side, and accept a session over that connection. Answered by
@@ -42,7 +42,7 @@ pub enum Ask {
     /// [`Answer::Inside`].
     Inside,
     /// List files, or change names. Answered by [`Answer::Files`].
-    Files(FilesAsk),
+    Files(FilesRequest),
     /// Be the client of a copy with another far side. Answered by [`Answer::Event`]s and
     /// [`Answer::Ended`], or by [`Answer::NotReached`].
     Copy(Box<CopyAsk>),
@@ -98,7 +98,7 @@ pub struct CopyAsk {
     /// Port of the other far side.
     pub port: u16,
     /// Direction of the copy.
-    pub direction: Direction,
+    pub direction: CopyDirection,
     /// The sources.
     pub sources: Vec<PathBytes>,
     /// Names of the sources in a destination directory.
@@ -141,7 +141,7 @@ pub struct CopyAsk {
 /// Direction of a copy, as seen from its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum CopyDirection {
     /// The client sends.
     Push,
     /// The client receives.
@@ -151,7 +151,7 @@ pub enum Direction {
 /// A message of the far side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
+pub enum FarAnswer {
     /// The first message, which is not an answer.
     Ready(Ready),
     /// It serves.
@@ -177,7 +177,7 @@ pub enum Answer {
     /// The next bytes belong to a session.
     Inside,
     /// Listed files, or the result of a change.
-    Files(FilesAnswer),
+    Files(FilesResponse),
     /// The other far side was not reached, so nothing was copied.
     NotReached {
         /// Attempts, in one line.
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn questions_keep_their_form() {
-        let ask = Ask::Serve(ServeAsk {
+        let ask = FarQuestion::Serve(ServeAsk {
             client: PublicKey::from_bytes([1; 32]),
             access: Access::Create,
             paths: vec![PathBytes(b"a\xff".to_vec())],
@@ -409,10 +409,10 @@ mod tests {
                 PublicKey::from_bytes([1; 32])
             )
         );
-        assert_eq!(serde_json::from_str::<Ask>(&line).unwrap(), ask);
+        assert_eq!(serde_json::from_str::<FarQuestion>(&line).unwrap(), ask);
         assert_eq!(
-            serde_json::from_str::<Ask>("{\"ask\":\"inside\",\"later\":1}").unwrap(),
-            Ask::Inside
+            serde_json::from_str::<FarQuestion>("{\"ask\":\"inside\",\"later\":1}").unwrap(),
+            FarQuestion::Inside
         );
     }
 }

@@ -3,32 +3,32 @@
 
 use std::path::PathBuf;
 
-use longhaul_transfer::remembered::{Meaning, NumberFile};
+use longhaul_transfer::remembered::{NumberFile, NumberMeaning};
 
-use crate::ways::Way;
+use crate::ways::DataRoute;
 
 /// Routes by their numbers, which start at 1.
-const WAYS: [Way; 3] = [Way::ToHost, Way::FromHost, Way::InsideSsh];
+const ROUTES: [DataRoute; 3] = [DataRoute::ToHost, DataRoute::FromHost, DataRoute::InsideSsh];
 
 /// Memory of the route to a host.
 #[derive(Debug, Clone)]
-pub struct WayMemory {
+pub struct RouteMemory {
     /// The file. It is created with its folder when needed.
     pub file: PathBuf,
     /// The host, as typed.
     pub host: String,
 }
 
-impl WayMemory {
+impl RouteMemory {
     /// Returns the route of the last copy, if it is known and less than a month old.
-    pub async fn recall(&self) -> Option<Way> {
+    pub async fn recall(&self) -> Option<DataRoute> {
         let number = self.numbers().recall(&[&self.host]).await?;
-        WAYS.get(number.checked_sub(1)? as usize).copied()
+        ROUTES.get(number.checked_sub(1)? as usize).copied()
     }
 
     /// Remembers the route. Errors are ignored.
-    pub async fn remember(&self, way: Way) {
-        if let Some(at) = WAYS.iter().position(|&known| known == way) {
+    pub async fn remember(&self, way: DataRoute) {
+        if let Some(at) = ROUTES.iter().position(|&known| known == way) {
             self.numbers().remember(&[&self.host], at as u32 + 1).await;
         }
     }
@@ -36,9 +36,9 @@ impl WayMemory {
     fn numbers(&self) -> NumberFile {
         NumberFile {
             file: self.file.clone(),
-            meaning: Meaning {
+            meaning: NumberMeaning {
                 first_line: "longhaul ways 1",
-                max: WAYS.len() as u32,
+                max: ROUTES.len() as u32,
                 notes: 0,
             },
         }
@@ -52,12 +52,12 @@ mod tests {
     #[tokio::test]
     async fn each_host_has_its_own_remembered_route() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |host: &str| WayMemory {
+        let of = |host: &str| RouteMemory {
             file: folder.path().join("ways"),
             host: host.to_owned(),
         };
         assert_eq!(of("a").recall().await, None);
-        for way in WAYS {
+        for way in ROUTES {
             of("a").remember(way).await;
             assert_eq!(of("a").recall().await, Some(way));
         }

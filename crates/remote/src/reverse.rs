@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, Entered, Gate, GateLimits, Options};
+use longhaul_hop::{AdmittedConnection, Conn, ConnectionGate, GateLimits, HopOptions};
 use longhaul_session::{ConnectOptions, Session, connect_over};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
@@ -28,20 +28,20 @@ const LIMITS: GateLimits = GateLimits {
     least_header: Duration::from_secs(5),
 };
 /// Time for a session once the far side reports that it is established.
-const SESSION_TIME_LIMIT: Duration = Duration::from_secs(5);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A listener, and its established sessions.
 #[derive(Debug)]
-pub(crate) struct Reverse {
+pub(crate) struct ReverseListener {
     pub port: u16,
     sessions: Mutex<mpsc::Receiver<Session>>,
     task: AbortHandle,
 }
 
-impl Reverse {
+impl ReverseListener {
     /// Listens on the first free port of `ports`. Each session gets `options`.
     pub(crate) fn listen(ports: Option<PortRange>, options: ConnectOptions) -> io::Result<Self> {
-        let hop = Options::with_congestion(options.congestion.clone());
+        let hop = HopOptions::with_congestion(options.congestion.clone());
         let mut failed = io::Error::from(io::ErrorKind::AddrInUse);
         for port in PortRange::candidates(ports) {
             for address in everywhere(port) {
@@ -57,16 +57,16 @@ impl Reverse {
     fn accept(mut listener: longhaul_hop::Listener, options: ConnectOptions) -> io::Result<Self> {
         let port = listener.local_addr()?.port();
         let (stand, sessions) = mpsc::channel(MAX_READY);
-        let gate = Gate::new(LIMITS);
+        let gate = ConnectionGate::new(LIMITS);
         let options = Arc::new(options);
         let accepting = async move {
             loop {
                 let (fd, peer) = listener.accept(|_| {}).await;
-                let Entered {
-                    place,
+                let AdmittedConnection {
+                    permit: place,
                     mut eviction,
                     header,
-                } = gate.enter(peer.ip());
+                } = gate.admit(peer.ip());
                 let (options, stand) = (options.clone(), stand.clone());
                 tokio::spawn(async move {
                     let set_up = async { connect_over(Conn::new(fd).ok()?, &options).await.ok() };
@@ -91,14 +91,14 @@ impl Reverse {
     /// Returns the next session, which the far side has just reported as established.
     pub(crate) async fn session(&self) -> Option<Session> {
         let mut sessions = self.sessions.lock().await;
-        timeout(SESSION_TIME_LIMIT, sessions.recv())
+        timeout(SESSION_TIMEOUT, sessions.recv())
             .await
             .ok()
             .flatten()
     }
 }
 
-impl Drop for Reverse {
+impl Drop for ReverseListener {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -108,7 +108,7 @@ impl Drop for Reverse {
 mod tests {
     use longhaul_hop::dial;
     use longhaul_proto::{Endpoint, PublicKey, Route};
-    use longhaul_session::{Acceptor, Identity, ListenOptions, ServerTrust, Service};
+    use longhaul_session::{Acceptor, Identity, ListenOptions, ServerTrust, ServiceName};
     use tokio::net::TcpStream;
     use tokio::time::Instant;
 
@@ -120,8 +120,8 @@ mod tests {
         let (client, server) = (near.public(), far.public());
         let to: Endpoint = "far.example:7511".parse().unwrap();
         let trust = ServerTrust::Pinned(server);
-        let options = ConnectOptions::new(Service::COPY, Route::direct(), to, near, trust);
-        let reverse = Reverse::listen(None, options).unwrap();
+        let options = ConnectOptions::new(ServiceName::COPY, Route::direct(), to, near, trust);
+        let reverse = ReverseListener::listen(None, options).unwrap();
         let mut crowd = Vec::new();
         for _ in 0..2 * LIMITS.newcomers {
             crowd.push(
@@ -134,11 +134,13 @@ mod tests {
             ([127, 0, 0, 1], 0).into(),
             far,
             Arc::new(move |key: &PublicKey| *key == client),
-            vec![Service::COPY],
+            vec![ServiceName::COPY],
         ));
         let at = ([127, 0, 0, 1], reverse.port).into();
-        let deadline = Instant::now() + SESSION_TIME_LIMIT;
-        let dialled = dial(&[at], |_| Options::default(), deadline).await.unwrap();
+        let deadline = Instant::now() + SESSION_TIMEOUT;
+        let dialled = dial(&[at], |_| HopOptions::default(), deadline)
+            .await
+            .unwrap();
         let (accepted, session) = tokio::join!(acceptor.accept(dialled.conn), reverse.session());
         accepted.unwrap();
         assert!(session.is_some());

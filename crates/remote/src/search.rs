@@ -10,42 +10,42 @@ use longhaul_transfer::SessionConnector;
 use longhaul_transfer::path::RelPath;
 use parking_lot::Mutex;
 
-use crate::connector::{Found, Link, LoginConnector, Serve};
+use crate::connector::{DataLink, FoundRoute, LoginConnector, ServeRequest};
 use crate::dial::AddressFamily;
-use crate::message::{Answer, Ask};
-use crate::reverse::Reverse;
-use crate::ways::{Step, Way, WayEvent, Ways};
-use crate::{Attempts, Error, FarSide, dial};
+use crate::message::{FarAnswer, FarQuestion};
+use crate::reverse::ReverseListener;
+use crate::ways::{DataRoute, RouteChoice, RouteEvent, RouteStep};
+use crate::{Error, FailedAttempts, FarSide, dial};
 
 /// Time limit for trying one direction.
-pub(crate) const DIRECTION_TIME_LIMIT: Duration = Duration::from_secs(4);
+pub(crate) const DIRECTION_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which only the far side is tried, before it is asked to connect to this host as well.
 const REVERSE_DELAY: Duration = Duration::from_millis(1500);
 /// Time limit for setting up a session over a known route.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Search for a route.
-pub(crate) struct Search<'a> {
+pub(crate) struct RouteSearch<'a> {
     pub far: FarSide,
     pub base: ConnectOptions,
-    pub serve: &'a Serve,
+    pub serve: &'a ServeRequest,
     /// Port that the far side listens on.
     pub port: Option<u16>,
     /// Reason why it does not listen.
     pub why_not: Option<String>,
 }
 
-impl Search<'_> {
+impl RouteSearch<'_> {
     /// Finds a route. `paths` are the far side's.
-    pub(crate) async fn search(mut self, paths: Vec<RelPath>) -> Result<Found, Error> {
+    pub(crate) async fn search(mut self, paths: Vec<RelPath>) -> Result<FoundRoute, Error> {
         let last_time = self.serve.last_way;
-        let mut ways = Ways::new(last_time);
+        let mut ways = RouteChoice::new(last_time);
         let limit = match last_time {
-            Some(Way::InsideSsh) => REVERSE_DELAY,
-            _ => DIRECTION_TIME_LIMIT,
+            Some(DataRoute::InsideSsh) => REVERSE_DELAY,
+            _ => DIRECTION_TIMEOUT,
         };
-        let mut tried = Tried::default();
-        let to_host = to_host(
+        let mut tried = AttemptResults::default();
+        let to_host = connect_to_host(
             self.far.hosts(),
             self.port,
             self.base.clone(),
@@ -57,12 +57,12 @@ impl Search<'_> {
         tokio::pin!(to_host, head_start);
         let (mut trying_to_host, mut waiting, mut asked) = (ways.tries_to_host(), true, false);
         let mut step = match ways.tries_from_host() {
-            true => Step::TryFromHost,
-            false => Step::Wait,
+            true => RouteStep::TryFromHost,
+            false => RouteStep::Wait,
         };
         let way = loop {
-            if step == Step::TryFromHost {
-                match Reverse::listen(self.serve.ports, self.base.clone()) {
+            if step == RouteStep::TryFromHost {
+                match ReverseListener::listen(self.serve.ports, self.base.clone()) {
                     Ok(reverse) => {
                         self.far
                             .channel
@@ -73,29 +73,29 @@ impl Search<'_> {
                     }
                     Err(error) => {
                         tried.from_failed = format!("this machine can't listen: {error}");
-                        step = ways.observe(WayEvent::FromHostFailed);
+                        step = ways.observe(RouteEvent::FromHostFailed);
                     }
                 }
             }
             match step {
-                Step::Take(way) => break way,
-                Step::TryToHost => trying_to_host = true,
-                Step::TryFromHost | Step::Wait => {}
+                RouteStep::Take(way) => break way,
+                RouteStep::TryToHost => trying_to_host = true,
+                RouteStep::TryFromHost | RouteStep::Wait => {}
             }
             let event = tokio::select! {
                 ended = &mut to_host, if trying_to_host => {
                     trying_to_host = false;
-                    tried.connected(ended)
+                    tried.record_connect(ended)
                 }
                 () = &mut head_start, if waiting => {
                     waiting = false;
-                    WayEvent::HeadStartOver
+                    RouteEvent::HeadStartOver
                 }
                 answer = self.far.receive(true), if asked => {
                     asked = false;
-                    match tried.dialled(answer?) {
+                    match tried.record_dial(answer?) {
                         Ok(event) => event,
-                        Err(other) => return Err(self.far.odd(&other)),
+                        Err(other) => return Err(self.far.unexpected_answer(&other)),
                     }
                 }
             };
@@ -107,7 +107,12 @@ impl Search<'_> {
         self.take(way, tried, paths).await
     }
 
-    async fn take(mut self, way: Way, tried: Tried, paths: Vec<RelPath>) -> Result<Found, Error> {
+    async fn take(
+        mut self,
+        way: DataRoute,
+        tried: AttemptResults,
+        paths: Vec<RelPath>,
+    ) -> Result<FoundRoute, Error> {
         let host = self.far.host.clone();
         let (mut to_failed, from_failed) = (tried.to_failed, tried.from_failed);
         if to_failed.is_empty() {
@@ -115,29 +120,29 @@ impl Search<'_> {
             to_failed = "no answer in time".into();
         }
         match (way, tried.session, tried.reverse, tried.reached) {
-            (Way::ToHost, Some((session, address)), ..) => {
+            (DataRoute::ToHost, Some((session, address)), ..) => {
                 let base = ConnectOptions {
                     destination: Endpoint::new(Host::Ip(address.ip()), address.port()),
                     setup_timeout: SETUP_TIMEOUT,
                     ..self.base
                 };
                 let far = tokio::sync::Mutex::new(self.far);
-                let link = Link::To(Box::new(SessionConnector::new(base, vec![])), far);
-                Ok(found(way, "direct", link, Some(session), paths, None))
+                let link = DataLink::To(Box::new(SessionConnector::new(base, vec![])), far);
+                Ok(found_route(way, "direct", link, Some(session), paths, None))
             }
-            (Way::FromHost, _, Some(reverse), Some(reached)) => {
+            (DataRoute::FromHost, _, Some(reverse), Some(reached)) => {
                 let session = reverse.session().await;
                 let far = tokio::sync::Mutex::new(self.far);
                 let notice = format!(
                     "{host} can't be connected to from here ({to_failed}); it connects to this \
                      machine instead"
                 );
-                let link = Link::From {
+                let link = DataLink::From {
                     reverse,
                     far,
                     host: reached,
                 };
-                Ok(found(
+                Ok(found_route(
                     way,
                     "from the host",
                     link,
@@ -147,12 +152,12 @@ impl Search<'_> {
                 ))
             }
             _ => {
-                match self.far.ask(&Ask::Inside).await? {
-                    Answer::Inside => {}
-                    other => return Err(self.far.odd(&other)),
+                match self.far.ask(&FarQuestion::Inside).await? {
+                    FarAnswer::Inside => {}
+                    other => return Err(self.far.unexpected_answer(&other)),
                 }
                 let (channel, child) = self.far.into_channel();
-                let session = connect_over(channel.into_conn()?, &self.base).await?;
+                let session = connect_over(channel.into_connection()?, &self.base).await?;
                 let ports = match self.serve.ports {
                     Some(ports) => format!("TCP port {ports}"),
                     None => "a port (choose some with --port-range)".into(),
@@ -162,9 +167,9 @@ impl Search<'_> {
                      {from_failed}): the data goes inside that, in one \
                      stream; let {ports} through the firewall of either side to be faster"
                 );
-                let link = Link::Inside(tokio::sync::Mutex::new(Some(child)));
-                let way = Way::InsideSsh;
-                Ok(found(
+                let link = DataLink::Inside(tokio::sync::Mutex::new(Some(child)));
+                let way = DataRoute::InsideSsh;
+                Ok(found_route(
                     way,
                     "inside ssh",
                     link,
@@ -176,12 +181,16 @@ impl Search<'_> {
         }
     }
 
-    fn dial(&self, port: u16, limit: Duration) -> Ask {
+    fn dial(&self, port: u16, limit: Duration) -> FarQuestion {
         let own = dial::own_addresses();
         let here = self.far.ready.client.iter().chain(&own);
-        let here = here.filter(|address| self.far.family.is_none_or(|family| family.has(address)));
+        let here = here.filter(|address| {
+            self.far
+                .family
+                .is_none_or(|family| family.contains(address))
+        });
         let hosts = here.map(ToString::to_string).collect();
-        Ask::Dial {
+        FarQuestion::Dial {
             hosts: dial::distinct(hosts),
             port,
             within_ms: u32::try_from(limit.as_millis()).ok(),
@@ -191,60 +200,60 @@ impl Search<'_> {
 
 /// Results of the two directions so far.
 #[derive(Default)]
-struct Tried {
+struct AttemptResults {
     session: Option<(Session, SocketAddr)>,
     to_failed: String,
-    reverse: Option<Reverse>,
+    reverse: Option<ReverseListener>,
     /// Name by which the far side reached this host.
     reached: Option<String>,
     from_failed: String,
 }
 
-impl Tried {
-    fn connected(&mut self, ended: Result<(Session, SocketAddr), String>) -> WayEvent {
+impl AttemptResults {
+    fn record_connect(&mut self, ended: Result<(Session, SocketAddr), String>) -> RouteEvent {
         match ended {
             Ok(session) => {
                 self.session = Some(session);
-                WayEvent::ToHostStands
+                RouteEvent::ToHostStands
             }
             Err(reason) => {
                 self.to_failed = reason;
-                WayEvent::ToHostFailed
+                RouteEvent::ToHostFailed
             }
         }
     }
 
     /// Records the far side's attempt. Returns `Err` for an answer to another question.
-    fn dialled(&mut self, answer: Answer) -> Result<WayEvent, Box<Answer>> {
+    fn record_dial(&mut self, answer: FarAnswer) -> Result<RouteEvent, Box<FarAnswer>> {
         match answer {
-            Answer::Dialled { host } => {
+            FarAnswer::Dialled { host } => {
                 self.reached = Some(host);
-                Ok(WayEvent::FromHostStands)
+                Ok(RouteEvent::FromHostStands)
             }
-            Answer::NotDialled { reason } => {
+            FarAnswer::NotDialled { reason } => {
                 self.from_failed = printable(reason.as_bytes());
-                Ok(WayEvent::FromHostFailed)
+                Ok(RouteEvent::FromHostFailed)
             }
             other => Err(Box::new(other)),
         }
     }
 }
 
-fn found(
-    way: Way,
+fn found_route(
+    way: DataRoute,
     route: &str,
-    link: Link,
+    link: DataLink,
     first: Option<Session>,
     paths: Vec<RelPath>,
     notice: Option<String>,
-) -> Found {
+) -> FoundRoute {
     let connector = LoginConnector {
         way,
         routes: vec![route.to_owned()],
         link,
         first: Mutex::new(first),
     };
-    Found {
+    FoundRoute {
         connector,
         paths,
         notice,
@@ -252,7 +261,7 @@ fn found(
 }
 
 /// Connects to the one of `hosts` that has the key that `base` trusts.
-pub(crate) async fn to_host(
+pub(crate) async fn connect_to_host(
     hosts: Vec<String>,
     port: Option<u16>,
     base: ConnectOptions,
@@ -272,7 +281,7 @@ pub(crate) async fn to_host(
         async move { connect(&options).await.map_err(|error| reason(&error)) }
     };
     let found = dial::race(addresses, limit, attempt).await;
-    found.map_err(|attempts: Attempts| attempts.to_string())
+    found.map_err(|attempts: FailedAttempts| attempts.to_string())
 }
 
 /// Returns an error's reason without the server's name.

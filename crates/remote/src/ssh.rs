@@ -11,7 +11,7 @@ use crate::Error;
 use crate::bootstrap::AUTHENTICATED;
 
 /// Time limit of `ssh -G` and `ssh -O check`, which do not use the network.
-const SETTINGS_TIME_LIMIT: Duration = Duration::from_secs(5);
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The `ssh` command, and its options before the host.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct Ssh {
 }
 
 /// Settings of ssh for a host.
-pub(crate) struct Settings {
+pub(crate) struct HostSettings {
     /// Name or address (`HostName`).
     pub host_name: String,
     /// If true, the connection may be one that others share (`ControlPath`).
@@ -66,14 +66,14 @@ impl Ssh {
     }
 
     /// Reads ssh's settings for `host`; uses the host as typed if ssh gives none.
-    pub(crate) async fn settings(&self, host: &str) -> Settings {
+    pub(crate) async fn settings(&self, host: &str) -> HostSettings {
         let reported = match self.ask(&["-G"], host).await {
             Some(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             None => String::new(),
         };
         let value = |name| reported.lines().find_map(|line| line.strip_prefix(name));
         let bare = host.rsplit_once('@').map_or(host, |(_, bare)| bare);
-        Settings {
+        HostSettings {
             host_name: value("hostname ").unwrap_or(bare).trim().to_owned(),
             may_share: value("controlpath ").is_some_and(|path| path.trim() != "none"),
         }
@@ -93,7 +93,7 @@ impl Ssh {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        let asked = tokio::time::timeout(SETTINGS_TIME_LIMIT, command.output()).await;
+        let asked = tokio::time::timeout(SETTINGS_TIMEOUT, command.output()).await;
         asked.ok()?.ok()
     }
 

@@ -12,27 +12,27 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Maximum bytes of a line of standard error that is shown.
-const MAX_ERROR_LINE: u64 = 4096;
+const MAX_ERROR_LINE_BYTES: u64 = 4096;
 /// Time limit for reading ssh's remaining output.
-const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Lines of ssh and the far side on standard error. They are shown as they arrive. Only the last
 /// one before the far side has started is held back, as it becomes the reason of an error.
 #[derive(Debug)]
-pub(crate) struct Errors {
-    kept: Arc<Mutex<Kept>>,
+pub(crate) struct StderrLines {
+    kept: Arc<Mutex<StderrState>>,
     reading: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StderrState {
     last: Option<String>,
     begun: bool,
 }
 
-impl Errors {
+impl StderrLines {
     pub(crate) fn show(stderr: Option<ChildStderr>) -> Self {
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(StderrState::default()));
         let reading = stderr.map(|stderr| {
             let kept = kept.clone();
             tokio::spawn(async move {
@@ -41,7 +41,7 @@ impl Errors {
                 loop {
                     line.clear();
                     let read = (&mut stderr)
-                        .take(MAX_ERROR_LINE)
+                        .take(MAX_ERROR_LINE_BYTES)
                         .read_until(b'\n', &mut line)
                         .await;
                     if !matches!(read, Ok(1..)) {
@@ -70,7 +70,7 @@ impl Errors {
     }
 
     /// Records that the far side runs: nothing is held back any more.
-    pub(crate) fn begun(&self) {
+    pub(crate) fn mark_started(&self) {
         let mut kept = self.kept.lock();
         kept.begun = true;
         if let Some(text) = kept.last.take() {
@@ -79,10 +79,10 @@ impl Errors {
     }
 
     /// Returns the last line, which has not been shown.
-    pub(crate) async fn last(&self) -> Option<String> {
+    pub(crate) async fn last_line(&self) -> Option<String> {
         let reading = self.reading.lock().take();
         if let Some(reading) = reading {
-            let _ = timeout(READ_TIME_LIMIT, reading).await;
+            let _ = timeout(READ_TIMEOUT, reading).await;
         }
         self.kept.lock().last.take()
     }

@@ -7,24 +7,24 @@ use longhaul_hop::unix_ms;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::files::message::{
-    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
 };
-use longhaul_transfer::files::{Ahead, Channel as FilesChannel};
+use longhaul_transfer::files::{FilesChannel, PagePrefetch};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::bootstrap::{GO, Program, machine, script};
+use crate::bootstrap::{GO, ProgramFile, machine, script};
 use crate::channel::Channel;
 use crate::dial::AddressFamily;
 use crate::greeting::{Greeter, Greeting, Overrun};
-use crate::message::{Answer, Ask, Ready, VERSION};
-use crate::ssh_stderr::Errors;
+use crate::message::{FarAnswer, FarQuestion, Ready, VERSION};
+use crate::ssh_stderr::StderrLines;
 use crate::{Error, Ssh};
 
 /// Time for the far side and ssh to end by themselves.
-const END_TIME_LIMIT: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for starting the far side.
 #[derive(Debug, Clone)]
@@ -53,9 +53,9 @@ pub struct FarSide {
     pub(crate) family: Option<AddressFamily>,
     pub(crate) channel: Channel,
     child: Child,
-    errors: Errors,
+    errors: StderrLines,
     /// Pages of a directory that were requested in advance.
-    ahead: Ahead,
+    ahead: PagePrefetch,
 }
 
 impl FarSide {
@@ -64,7 +64,7 @@ impl FarSide {
     /// # Errors
     /// [`Error`] with ssh's message, or with what the host lacks.
     pub async fn start(start: &Start, host: &str) -> Result<Self, Error> {
-        let own = tokio::task::spawn_blocking(|| Program::of("/proc/self/exe".as_ref()));
+        let own = tokio::task::spawn_blocking(|| ProgramFile::read("/proc/self/exe".as_ref()));
         let own = own.await.map_err(std::io::Error::other)?;
         let own = own.map_err(Error::OwnProgram)?;
         let (channel, theirs) = Channel::pair()?;
@@ -76,7 +76,7 @@ impl FarSide {
         let mut child = command.spawn().map_err(|error| start.ssh.failed(error))?;
         // The command holds the far end of the channel as long as it lives.
         drop(command);
-        let errors = Errors::show(child.stderr.take());
+        let errors = StderrLines::show(child.stderr.take());
         let (is_shared, shared) = oneshot::channel();
         let starting = Starting {
             start,
@@ -97,7 +97,7 @@ impl FarSide {
         let (begun, host_name) = tokio::join!(starting.begin(&mut child), asking);
         let (channel, ready) = begun?;
         let ready_ms = unix_ms();
-        errors.begun();
+        errors.mark_started();
         Ok(Self {
             host: host.to_owned(),
             ready,
@@ -107,20 +107,20 @@ impl FarSide {
             channel,
             child,
             errors,
-            ahead: Ahead::default(),
+            ahead: PagePrefetch::default(),
         })
     }
 
     /// Sends a question, and receives the answer.
-    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
+    pub(crate) async fn ask(&mut self, ask: &FarQuestion) -> Result<FarAnswer, Error> {
         let asked = self.channel.ask(ask).await;
         self.receive(asked.is_ok()).await
     }
 
     /// Receives the next answer.
-    pub(crate) async fn receive(&mut self, asked: bool) -> Result<Answer, Error> {
+    pub(crate) async fn receive(&mut self, asked: bool) -> Result<FarAnswer, Error> {
         match self.channel.answer().await.filter(|_| asked) {
-            Some(Answer::Refused { reason }) => Err(Error::Refused {
+            Some(FarAnswer::Refused { reason }) => Err(Error::Refused {
                 host: self.host.clone(),
                 reason: printable(reason.as_bytes()),
             }),
@@ -129,7 +129,7 @@ impl FarSide {
                 host: self.host.clone(),
                 reason: self
                     .errors
-                    .last()
+                    .last_line()
                     .await
                     .unwrap_or("the ssh connection is gone".into()),
             }),
@@ -141,12 +141,12 @@ impl FarSide {
     ///
     /// # Errors
     /// The far side is gone, or its answer does not fit.
-    pub async fn ask_files(&mut self, ask: FilesAsk) -> Result<FilesAnswer, Error> {
+    pub async fn ask_files(&mut self, ask: FilesRequest) -> Result<FilesResponse, Error> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let answer = ahead.ask_over(self, &ask).await?;
         self.ahead = ahead;
         match answer {
-            FilesAnswer::Failed(FilesFailure {
+            FilesResponse::Failed(FilesFailure {
                 kind: FilesFailureKind::NotUnderstood,
                 detail,
                 ..
@@ -159,7 +159,7 @@ impl FarSide {
     }
 
     /// Returns the error for an answer that does not fit the question.
-    pub(crate) fn odd(&self, answer: &Answer) -> Error {
+    pub(crate) fn unexpected_answer(&self, answer: &FarAnswer) -> Error {
         Error::Answer {
             host: self.host.clone(),
             what: printable(format!("{answer:.60?}").as_bytes()),
@@ -179,7 +179,7 @@ impl FarSide {
     /// Ends the far side, and waits briefly for it.
     pub async fn end(mut self) {
         self.channel.end().await;
-        if timeout(END_TIME_LIMIT, self.child.wait()).await.is_err() {
+        if timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
     }
@@ -198,24 +198,26 @@ impl FarSide {
 impl FilesChannel for FarSide {
     type Error = Error;
 
-    async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Error> {
+    async fn send(&mut self, asks: &[FilesRequest]) -> Result<(), Error> {
         for ask in asks {
             // If sending fails, receiving reports the reason.
-            let _ = self.channel.ask(&Ask::Files(ask.clone())).await;
+            let _ = self.channel.ask(&FarQuestion::Files(ask.clone())).await;
         }
         Ok(())
     }
 
-    async fn receive(&mut self) -> Result<FilesAnswer, Error> {
+    async fn receive(&mut self) -> Result<FilesResponse, Error> {
         match self.receive(true).await {
-            Ok(Answer::Files(answer)) => Ok(answer),
-            Ok(other) => Err(self.odd(&other)),
+            Ok(FarAnswer::Files(answer)) => Ok(answer),
+            Ok(other) => Err(self.unexpected_answer(&other)),
             // A far side of an earlier release refuses what it does not know.
-            Err(Error::Refused { reason, .. }) => Ok(FilesAnswer::Failed(FilesFailure::with(
-                FilesFailureKind::NotUnderstood,
-                &PathBytes::default(),
-                &reason,
-            ))),
+            Err(Error::Refused { reason, .. }) => {
+                Ok(FilesResponse::Failed(FilesFailure::with_detail(
+                    FilesFailureKind::NotUnderstood,
+                    &PathBytes::default(),
+                    &reason,
+                )))
+            }
             Err(error) => Err(error),
         }
     }
@@ -224,9 +226,9 @@ impl FilesChannel for FarSide {
 struct Starting<'a> {
     start: &'a Start,
     host: &'a str,
-    own: Program,
+    own: ProgramFile,
     channel: Channel,
-    errors: &'a Errors,
+    errors: &'a StderrLines,
     /// Resolves once ssh is known to use an existing connection.
     shared: Option<oneshot::Receiver<()>>,
 }
@@ -242,7 +244,7 @@ impl Starting<'_> {
                     Some(Greeting::Needs(there)) => {
                         missing = true;
                         if self.start.bootstrap {
-                            greeter.bring();
+                            greeter.lift_time_limit();
                             self.bring(&there).await?;
                         }
                     }
@@ -255,16 +257,16 @@ impl Starting<'_> {
                     Some(Greeting::Ready(ready)) => return self.checked(*ready),
                 }
             }
-            match self.hear(&mut greeter).await {
+            match self.receive_output(&mut greeter).await {
                 Ok(true) => {}
-                Ok(false) => return Err(self.failure(child, greeter, missing).await),
-                Err(overrun) => return Err(self.overran(child, greeter, overrun).await),
+                Ok(false) => return Err(self.start_error(child, greeter, missing).await),
+                Err(overrun) => return Err(self.overrun_error(child, greeter, overrun).await),
             }
         }
     }
 
     /// Waits for more output of the login. Returns false at its end.
-    async fn hear(&mut self, greeter: &mut Greeter) -> Result<bool, Overrun> {
+    async fn receive_output(&mut self, greeter: &mut Greeter) -> Result<bool, Overrun> {
         let deadline = greeter.deadline();
         let overrun = async {
             match deadline {
@@ -281,14 +283,14 @@ impl Starting<'_> {
         tokio::select! {
             biased;
             heard = channel.fill() => match heard {
-                Ok(bytes @ 1..) => greeter.hear(bytes, Instant::now()).map(|()| true),
+                Ok(bytes @ 1..) => greeter.record_output(bytes, Instant::now()).map(|()| true),
                 Ok(0) | Err(_) => Ok(false),
             },
             overrun = overrun => Err(overrun),
-            is_shared = answer_of(shared), if shared.is_some() => {
+            is_shared = uses_existing_connection(shared), if shared.is_some() => {
                 *shared = None;
                 match is_shared {
-                    true => greeter.hear(0, Instant::now()).map(|()| true),
+                    true => greeter.record_output(0, Instant::now()).map(|()| true),
                     false => Ok(true),
                 }
             }
@@ -296,9 +298,9 @@ impl Starting<'_> {
     }
 
     /// Builds the error for a login that continues without a result.
-    async fn overran(&self, child: &mut Child, greeter: Greeter, overrun: Overrun) -> Error {
+    async fn overrun_error(&self, child: &mut Child, greeter: Greeter, overrun: Overrun) -> Error {
         let _ = child.start_kill();
-        let last_error = self.errors.last().await;
+        let last_error = self.errors.last_line().await;
         let host = self.host.to_owned();
         let last_line = last_words(greeter.last_line(self.channel.unread()), last_error);
         let reason = match last_line {
@@ -355,21 +357,21 @@ impl Starting<'_> {
             host: self.host.into(),
             reason: self
                 .errors
-                .last()
+                .last_line()
                 .await
                 .unwrap_or("what arrived is not what was sent".into()),
         }
     }
 
     /// Builds the error for a far side that did not start.
-    async fn failure(&self, child: &mut Child, greeter: Greeter, missing: bool) -> Error {
+    async fn start_error(&self, child: &mut Child, greeter: Greeter, missing: bool) -> Error {
         let host = self.host.to_owned();
-        let status = timeout(END_TIME_LIMIT, child.wait()).await;
+        let status = timeout(END_TIMEOUT, child.wait()).await;
         let code = status
             .ok()
             .and_then(Result::ok)
             .and_then(|status| status.code());
-        let last_error = self.errors.last().await;
+        let last_error = self.errors.last_line().await;
         let how = || match code {
             Some(code) => format!("exit status {code}"),
             None => "no word from it".into(),
@@ -405,7 +407,7 @@ impl Starting<'_> {
 }
 
 /// Waits until it is known whether ssh uses an existing connection.
-async fn answer_of(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
+async fn uses_existing_connection(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
     match shared {
         Some(shared) => shared.await.is_ok(),
         None => false,
@@ -442,29 +444,36 @@ mod tests {
         let mut starting = Starting {
             start: &start,
             host: "host",
-            own: Program {
+            own: ProgramFile {
                 hash: String::new(),
                 size: 0,
             },
             channel,
-            errors: &Errors::show(None),
+            errors: &StderrLines::show(None),
             shared: Some(shared),
         };
         let mut greeter = Greeter::default();
         // A person may be typing a password.
         let hour = Duration::from_secs(3600);
-        assert!(timeout(hour, starting.hear(&mut greeter)).await.is_err());
+        assert!(
+            timeout(hour, starting.receive_output(&mut greeter))
+                .await
+                .is_err()
+        );
         is_shared.send(()).unwrap();
-        assert_eq!(starting.hear(&mut greeter).await, Ok(true));
+        assert_eq!(starting.receive_output(&mut greeter).await, Ok(true));
         assert!(greeter.deadline().is_some());
         let mut login = UnixStream::from(theirs);
         login.write_all(b"Welcome\n$ ").unwrap();
-        assert_eq!(starting.hear(&mut greeter).await, Ok(true));
+        assert_eq!(starting.receive_output(&mut greeter).await, Ok(true));
         while let Some(line) = starting.channel.next_line() {
             assert_eq!(greeter.read(&line), None);
         }
         let begun = Instant::now();
-        assert_eq!(starting.hear(&mut greeter).await, Err(Overrun::Silent));
+        assert_eq!(
+            starting.receive_output(&mut greeter).await,
+            Err(Overrun::Silent)
+        );
         assert!(
             begun.elapsed() < Duration::from_secs(21),
             "{:?}",

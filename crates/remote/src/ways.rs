@@ -8,7 +8,7 @@
 
 /// Route of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum DataRoute {
     /// Connections from here to the far side.
     ToHost,
     /// Connections from the far side to here.
@@ -19,7 +19,7 @@ pub enum Way {
 
 /// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WayEvent {
+pub enum RouteEvent {
     /// A session to the far side is established.
     ToHostStands,
     /// A session to the far side could not be established, or it can't listen.
@@ -34,7 +34,7 @@ pub enum WayEvent {
 
 /// Next step of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum RouteStep {
     /// Wait for attempts under way.
     Wait,
     /// Have the far side connect to this host.
@@ -42,11 +42,11 @@ pub enum Step {
     /// Connect to the far side.
     TryToHost,
     /// Take this route.
-    Take(Way),
+    Take(DataRoute),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trial {
+enum AttemptState {
     NotBegun,
     UnderWay,
     Failed,
@@ -54,25 +54,25 @@ enum Trial {
 
 /// State of the choice.
 #[derive(Debug)]
-pub struct Ways {
-    to_host: Trial,
-    from_host: Trial,
-    taken: Option<Way>,
+pub struct RouteChoice {
+    to_host: AttemptState,
+    from_host: AttemptState,
+    taken: Option<DataRoute>,
 }
 
-impl Default for Ways {
+impl Default for RouteChoice {
     fn default() -> Self {
         Self::new(None)
     }
 }
 
-impl Ways {
+impl RouteChoice {
     /// Starts with the route of last time, if there was one.
-    pub fn new(last_time: Option<Way>) -> Self {
+    pub fn new(last_time: Option<DataRoute>) -> Self {
         let (to_host, from_host) = match last_time {
-            None | Some(Way::ToHost) => (Trial::UnderWay, Trial::NotBegun),
-            Some(Way::FromHost) => (Trial::NotBegun, Trial::UnderWay),
-            Some(Way::InsideSsh) => (Trial::UnderWay, Trial::UnderWay),
+            None | Some(DataRoute::ToHost) => (AttemptState::UnderWay, AttemptState::NotBegun),
+            Some(DataRoute::FromHost) => (AttemptState::NotBegun, AttemptState::UnderWay),
+            Some(DataRoute::InsideSsh) => (AttemptState::UnderWay, AttemptState::UnderWay),
         };
         Self {
             to_host,
@@ -83,46 +83,46 @@ impl Ways {
 
     /// Returns true if connections to the far side are being tried.
     pub fn tries_to_host(&self) -> bool {
-        self.to_host == Trial::UnderWay
+        self.to_host == AttemptState::UnderWay
     }
 
     /// Returns true if connections to the far side are being tried, or were.
     pub fn has_tried_to_host(&self) -> bool {
-        self.to_host != Trial::NotBegun
+        self.to_host != AttemptState::NotBegun
     }
 
     /// Returns true if connections from the far side are being tried.
     pub fn tries_from_host(&self) -> bool {
-        self.from_host == Trial::UnderWay
+        self.from_host == AttemptState::UnderWay
     }
 
     /// Records an event, and returns the next step.
-    pub fn observe(&mut self, event: WayEvent) -> Step {
+    pub fn observe(&mut self, event: RouteEvent) -> RouteStep {
         if let Some(way) = self.taken {
-            return Step::Take(way);
+            return RouteStep::Take(way);
         }
         match event {
-            WayEvent::ToHostStands => self.taken = Some(Way::ToHost),
-            WayEvent::FromHostStands => self.taken = Some(Way::FromHost),
-            WayEvent::ToHostFailed => self.to_host = Trial::Failed,
-            WayEvent::FromHostFailed => self.from_host = Trial::Failed,
-            WayEvent::HeadStartOver => {}
+            RouteEvent::ToHostStands => self.taken = Some(DataRoute::ToHost),
+            RouteEvent::FromHostStands => self.taken = Some(DataRoute::FromHost),
+            RouteEvent::ToHostFailed => self.to_host = AttemptState::Failed,
+            RouteEvent::FromHostFailed => self.from_host = AttemptState::Failed,
+            RouteEvent::HeadStartOver => {}
         }
-        if (self.to_host, self.from_host) == (Trial::Failed, Trial::Failed) {
-            self.taken = Some(Way::InsideSsh);
+        if (self.to_host, self.from_host) == (AttemptState::Failed, AttemptState::Failed) {
+            self.taken = Some(DataRoute::InsideSsh);
         }
         if let Some(way) = self.taken {
-            return Step::Take(way);
+            return RouteStep::Take(way);
         }
-        if self.from_host == Trial::NotBegun {
-            self.from_host = Trial::UnderWay;
-            return Step::TryFromHost;
+        if self.from_host == AttemptState::NotBegun {
+            self.from_host = AttemptState::UnderWay;
+            return RouteStep::TryFromHost;
         }
-        if self.to_host == Trial::NotBegun {
-            self.to_host = Trial::UnderWay;
-            return Step::TryToHost;
+        if self.to_host == AttemptState::NotBegun {
+            self.to_host = AttemptState::UnderWay;
+            return RouteStep::TryToHost;
         }
-        Step::Wait
+        RouteStep::Wait
     }
 }
 
@@ -134,55 +134,67 @@ mod tests {
 
     #[test]
     fn the_far_side_is_tried_first_then_both_then_ssh() {
-        let mut ways = Ways::default();
+        let mut ways = RouteChoice::default();
         assert_eq!(
-            ways.observe(WayEvent::ToHostStands),
-            Step::Take(Way::ToHost)
+            ways.observe(RouteEvent::ToHostStands),
+            RouteStep::Take(DataRoute::ToHost)
         );
-        let mut ways = Ways::default();
-        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::TryFromHost);
-        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::Wait);
+        let mut ways = RouteChoice::default();
         assert_eq!(
-            ways.observe(WayEvent::ToHostStands),
-            Step::Take(Way::ToHost)
+            ways.observe(RouteEvent::HeadStartOver),
+            RouteStep::TryFromHost
         );
-        let mut ways = Ways::default();
-        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
-        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        assert_eq!(ways.observe(RouteEvent::FromHostFailed), RouteStep::Wait);
         assert_eq!(
-            ways.observe(WayEvent::FromHostStands),
-            Step::Take(Way::FromHost)
+            ways.observe(RouteEvent::ToHostStands),
+            RouteStep::Take(DataRoute::ToHost)
         );
-        let mut ways = Ways::default();
-        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
+        let mut ways = RouteChoice::default();
         assert_eq!(
-            ways.observe(WayEvent::FromHostFailed),
-            Step::Take(Way::InsideSsh)
+            ways.observe(RouteEvent::ToHostFailed),
+            RouteStep::TryFromHost
+        );
+        assert_eq!(ways.observe(RouteEvent::HeadStartOver), RouteStep::Wait);
+        assert_eq!(
+            ways.observe(RouteEvent::FromHostStands),
+            RouteStep::Take(DataRoute::FromHost)
+        );
+        let mut ways = RouteChoice::default();
+        assert_eq!(
+            ways.observe(RouteEvent::ToHostFailed),
+            RouteStep::TryFromHost
+        );
+        assert_eq!(
+            ways.observe(RouteEvent::FromHostFailed),
+            RouteStep::Take(DataRoute::InsideSsh)
         );
     }
 
     #[test]
     fn the_last_route_is_tried_first_then_the_other() {
-        let ways = Ways::new(Some(Way::FromHost));
+        let ways = RouteChoice::new(Some(DataRoute::FromHost));
         assert!(ways.tries_from_host() && !ways.tries_to_host());
-        let mut ways = Ways::new(Some(Way::FromHost));
+        let mut ways = RouteChoice::new(Some(DataRoute::FromHost));
         assert_eq!(
-            ways.observe(WayEvent::FromHostStands),
-            Step::Take(Way::FromHost)
+            ways.observe(RouteEvent::FromHostStands),
+            RouteStep::Take(DataRoute::FromHost)
         );
-        let mut ways = Ways::new(Some(Way::FromHost));
-        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::TryToHost);
-        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        let mut ways = RouteChoice::new(Some(DataRoute::FromHost));
         assert_eq!(
-            ways.observe(WayEvent::ToHostFailed),
-            Step::Take(Way::InsideSsh)
+            ways.observe(RouteEvent::FromHostFailed),
+            RouteStep::TryToHost
         );
-        let mut ways = Ways::new(Some(Way::InsideSsh));
+        assert_eq!(ways.observe(RouteEvent::HeadStartOver), RouteStep::Wait);
+        assert_eq!(
+            ways.observe(RouteEvent::ToHostFailed),
+            RouteStep::Take(DataRoute::InsideSsh)
+        );
+        let mut ways = RouteChoice::new(Some(DataRoute::InsideSsh));
         assert!(ways.tries_from_host() && ways.tries_to_host());
-        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        assert_eq!(ways.observe(RouteEvent::HeadStartOver), RouteStep::Wait);
         assert_eq!(
-            ways.observe(WayEvent::ToHostStands),
-            Step::Take(Way::ToHost)
+            ways.observe(RouteEvent::ToHostStands),
+            RouteStep::Take(DataRoute::ToHost)
         );
     }
 
@@ -190,34 +202,34 @@ mod tests {
         #[test]
         fn ssh_carries_the_data_only_if_both_directions_failed(
             last_time in prop::option::of(prop::sample::select(vec![
-                Way::ToHost, Way::FromHost, Way::InsideSsh
+                DataRoute::ToHost, DataRoute::FromHost, DataRoute::InsideSsh
             ])),
             order in Just(vec![
-                WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed,
-                WayEvent::ToHostStands, WayEvent::FromHostStands
+                RouteEvent::ToHostFailed, RouteEvent::HeadStartOver, RouteEvent::FromHostFailed,
+                RouteEvent::ToHostStands, RouteEvent::FromHostStands
             ])
                 .prop_shuffle(),
         ) {
-            let mut ways = Ways::new(last_time);
+            let mut ways = RouteChoice::new(last_time);
             let begun = i32::from(ways.tries_to_host()) + i32::from(ways.tries_from_host());
             let (mut asked, mut taken, mut received) = (begun, None, Vec::new());
             for event in order {
                 received.push(event);
                 match ways.observe(event) {
-                    Step::TryFromHost | Step::TryToHost => asked += 1,
-                    Step::Take(way) => {
+                    RouteStep::TryFromHost | RouteStep::TryToHost => asked += 1,
+                    RouteStep::Take(way) => {
                         prop_assert_eq!(*taken.get_or_insert(way), way);
                         if received.len() == 1 {
                             prop_assert!(matches!(
-                                event, WayEvent::ToHostStands | WayEvent::FromHostStands
+                                event, RouteEvent::ToHostStands | RouteEvent::FromHostStands
                             ));
                         }
-                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed]
+                        let failed = [RouteEvent::ToHostFailed, RouteEvent::FromHostFailed]
                             .iter()
                             .all(|event| received.contains(event));
-                        prop_assert!(way != Way::InsideSsh || failed);
+                        prop_assert!(way != DataRoute::InsideSsh || failed);
                     }
-                    Step::Wait => {}
+                    RouteStep::Wait => {}
                 }
             }
             prop_assert!((1..=2).contains(&asked) && taken.is_some());

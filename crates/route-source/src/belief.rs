@@ -11,9 +11,9 @@ use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable_within;
 use longhaul_proto::{Host, Route};
 
-use crate::held::Held;
+use crate::held::HeldRoutes;
 use crate::promise;
-use crate::question::{Choice, ChosenRoute, Origin, Question, Spread};
+use crate::question::{Choice, ChosenRoute, Origin, RouteQuery, Spread};
 
 /// Size in bytes up to which copies always go direct, because setup through a depot costs more than
 /// it saves.
@@ -23,13 +23,13 @@ pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
 /// Time after its validity for which a table is still used, with less trust.
 pub const MAX_DOUBTED_AGE: Duration = Duration::from_secs(86_400);
 /// Maximum age of a table from which a copy time is promised, because links change.
-pub const PROMISED_FOR: Duration = Duration::from_secs(300);
+pub const MAX_PROMISE_AGE: Duration = Duration::from_secs(300);
 /// Maximum time by which a table may be dated ahead of this machine's clock.
-const CLOCKS_APART: Duration = Duration::from_secs(300);
+const MAX_CLOCK_AHEAD: Duration = Duration::from_secs(300);
 /// Maximum number of routes at once.
 pub const MAX_AT_ONCE: usize = 3;
 /// Maximum number of routes of one answer to examine.
-const MAX_LOOKED_AT: usize = 16;
+const MAX_EXAMINED_ROUTES: usize = 16;
 /// Maximum number of depots in a chosen route.
 const MAX_DEPOTS: usize = 3;
 /// Maximum length of a route's text, and of a line for people, in bytes.
@@ -43,7 +43,7 @@ pub(crate) const MAX_LINES: usize = 5;
 
 /// Reason why a table or an answer is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ignored {
+pub enum IgnoreReason {
     /// There is no table.
     #[error("there is no table of routes")]
     NoTable,
@@ -71,28 +71,28 @@ pub enum Ignored {
 ///
 /// # Errors
 /// [`Ignored`].
-pub fn of_answer(
+pub fn choice_from_answer(
     answer: &RouteAnswer,
-    question: &Question,
-    held: &Held,
-) -> Result<Choice, Ignored> {
+    question: &RouteQuery,
+    held: &HeldRoutes,
+) -> Result<Choice, IgnoreReason> {
     let mut known = [&answer.routes, &answer.others, &answer.fall_back]
         .into_iter()
         .flatten();
     let direct = known.find(|option| option.route == DIRECT);
     let direct = direct.and_then(|option| option.seconds).filter(is_sound);
     if is_small(question) {
-        return Ok(small(direct));
+        return Ok(direct_for_small(direct));
     }
-    let mut choice = of_options(&answer.routes, question, held)?;
-    fall_back(&mut choice, &answer.fall_back, question, held);
+    let mut choice = choice_from_options(&answer.routes, question, held)?;
+    add_fallbacks(&mut choice, &answer.fall_back, question, held);
     // The expected time of all routes together says nothing about a subset of them. One that
     // explores may be the fourth.
     let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
     let seconds = answer
         .seconds
         .filter(|seconds| is_whole && is_sound(seconds));
-    choice.seconds = promised(&choice, seconds, direct, question);
+    choice.seconds = promised_time(&choice, seconds, direct, question);
     let lines = answer.why.iter().take(MAX_LINES);
     choice.why = lines
         .map(|line| printable_within(line.as_bytes(), MAX_LINE_BYTES))
@@ -105,38 +105,38 @@ pub fn of_answer(
 ///
 /// # Errors
 /// [`Ignored`].
-pub fn of_table(
+pub fn choice_from_table(
     table: &RouteTable,
-    question: &Question,
+    question: &RouteQuery,
     now_ms: u64,
-    held: &Held,
-) -> Result<Choice, Ignored> {
+    held: &HeldRoutes,
+) -> Result<Choice, IgnoreReason> {
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    if table.made_ms > now_ms.saturating_add(millis(CLOCKS_APART)) {
-        return Err(Ignored::FromTheFuture);
+    if table.made_ms > now_ms.saturating_add(millis(MAX_CLOCK_AHEAD)) {
+        return Err(IgnoreReason::FromTheFuture);
     }
     let longest = table.made_ms.saturating_add(millis(MAX_VALIDITY));
     let valid_until = table.valid_until_ms.min(longest);
     if now_ms > valid_until.saturating_add(millis(MAX_DOUBTED_AGE)) {
-        return Err(Ignored::Stale);
+        return Err(IgnoreReason::Stale);
     }
     if table.receives != question.receives {
-        return Err(Ignored::OtherDirection);
+        return Err(IgnoreReason::OtherDirection);
     }
     let is_old = now_ms > valid_until;
     let found = table
         .destinations
         .iter()
-        .find(|known| names(known, question));
-    let found = found.ok_or(Ignored::Unlisted)?;
+        .find(|known| matches_destination(known, question));
+    let found = found.ok_or(IgnoreReason::Unlisted)?;
     let age = Duration::from_millis(now_ms.saturating_sub(table.made_ms));
-    let may_promise = !is_old && age <= PROMISED_FOR;
+    let may_promise = !is_old && age <= MAX_PROMISE_AGE;
     let sized = question.bytes.filter(|_| may_promise);
-    let direct = sized.and_then(|bytes| promise::direct(&found.direct, bytes));
+    let direct = sized.and_then(|bytes| promise::direct_time(&found.direct, bytes));
     if is_small(question) {
         return Ok(Choice {
             origin: Origin::Cache { age, is_old },
-            ..small(direct)
+            ..direct_for_small(direct)
         });
     }
     if found.sizes.is_empty() && !found.direct.is_empty() {
@@ -152,37 +152,42 @@ pub fn of_table(
         .iter()
         .filter(|class| class.at_least_bytes <= bytes)
         .max_by_key(|class| class.at_least_bytes)
-        .ok_or(Ignored::Unlisted)?;
-    let mut choice = of_options(&class.routes, question, held)?;
+        .ok_or(IgnoreReason::Unlisted)?;
+    let mut choice = choice_from_options(&class.routes, question, held)?;
     if is_old {
         choice.at_once = choice.at_once.min(1);
         choice.routes.truncate(1);
     }
     if !is_better(&choice, class.direct_seconds.as_ref()) {
-        return Err(Ignored::Senseless);
+        return Err(IgnoreReason::Senseless);
     }
-    let of_class: Option<Vec<Spread>> = choice.used().iter().map(|chosen| chosen.seconds).collect();
+    let of_class: Option<Vec<Spread>> = choice
+        .used_routes()
+        .iter()
+        .map(|chosen| chosen.seconds)
+        .collect();
     let is_whole = choice.at_once == class.routes.len().min(MAX_AT_ONCE);
-    let scaled = |seconds| promise::scaled(&seconds, class.typical_bytes, sized?, &found.direct);
+    let scaled =
+        |seconds| promise::scale_time(&seconds, class.typical_bytes, sized?, &found.direct);
     let seconds = of_class
         .filter(|_| is_whole)
-        .and_then(|all| promise::together(&all))
+        .and_then(|all| promise::combined_time(&all))
         .and_then(scaled);
-    choice.seconds = promised(&choice, seconds, direct, question);
-    fall_back(&mut choice, &class.fall_back, question, held);
+    choice.seconds = promised_time(&choice, seconds, direct, question);
+    add_fallbacks(&mut choice, &class.fall_back, question, held);
     choice.origin = Origin::Cache { age, is_old };
     choice.why = vec![match choice.is_direct() {
         true => NONE_IS_QUICKER.to_owned(),
-        false => format!("by the last table, {} is the quickest", choice.names()),
+        false => format!("by the last table, {} is the quickest", choice.used_names()),
     }];
     Ok(choice)
 }
 
-fn is_small(question: &Question) -> bool {
+fn is_small(question: &RouteQuery) -> bool {
     question.bytes.is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
-fn small(seconds: Option<Spread>) -> Choice {
+fn direct_for_small(seconds: Option<Spread>) -> Choice {
     Choice {
         seconds,
         ..Choice::direct("what is as small as this goes direct")
@@ -190,15 +195,15 @@ fn small(seconds: Option<Spread>) -> Choice {
 }
 
 /// Returns the promised time: that of the used routes together, alongside the direct one.
-fn promised(
+fn promised_time(
     choice: &Choice,
     together: Option<Spread>,
     direct: Option<Spread>,
-    question: &Question,
+    question: &RouteQuery,
 ) -> Option<Spread> {
     match choice.is_direct() {
         true => direct.or(together),
-        false => Some(promise::beside(
+        false => Some(promise::alongside_direct(
             together?,
             direct,
             question.bytes.unwrap_or(u64::MAX),
@@ -207,7 +212,7 @@ fn promised(
 }
 
 /// Returns true if an entry of a table is for the question's destination.
-fn names(known: &Destination, question: &Question) -> bool {
+fn matches_destination(known: &Destination, question: &RouteQuery) -> bool {
     let (address, name) = match &question.destination.host {
         Host::Ip(ip) => (Some(*ip), None),
         Host::Name(name) => (None, Some(name.as_str())),
@@ -221,28 +226,28 @@ fn names(known: &Destination, question: &Question) -> bool {
 
 /// Returns the valid routes that have not failed, to be used at once, the one with the largest
 /// share first.
-fn of_options(
+fn choice_from_options(
     options: &[RouteOption],
-    question: &Question,
-    held: &Held,
-) -> Result<Choice, Ignored> {
+    question: &RouteQuery,
+    held: &HeldRoutes,
+) -> Result<Choice, IgnoreReason> {
     let mut used: Vec<(f64, ChosenRoute)> = Vec::new();
-    for option in options.iter().take(MAX_LOOKED_AT) {
+    for option in options.iter().take(MAX_EXAMINED_ROUTES) {
         let share = option.share;
-        if let Some(chosen) = understood(option, question).filter(|_| share > 0.0 && share <= 1.0)
+        if let Some(chosen) = parse_option(option, question).filter(|_| share > 0.0 && share <= 1.0)
             && used.iter().all(|(_, other)| other.route != chosen.route)
         {
             used.push((share, chosen));
         }
     }
     if used.is_empty() {
-        return Err(Ignored::Senseless);
+        return Err(IgnoreReason::Senseless);
     }
     used.sort_by(|one, other| other.0.total_cmp(&one.0));
     used.truncate(MAX_AT_ONCE);
     used.retain(|(_, chosen)| !held.is_held(&question.destination, &chosen.route));
     if used.is_empty() {
-        return Err(Ignored::Failed);
+        return Err(IgnoreReason::Failed);
     }
     Ok(Choice {
         at_once: used.len(),
@@ -254,9 +259,14 @@ fn of_options(
 }
 
 /// Adds fallback routes.
-fn fall_back(choice: &mut Choice, options: &[RouteOption], question: &Question, held: &Held) {
-    for option in options.iter().take(MAX_LOOKED_AT) {
-        if let Some(other) = understood(option, question)
+fn add_fallbacks(
+    choice: &mut Choice,
+    options: &[RouteOption],
+    question: &RouteQuery,
+    held: &HeldRoutes,
+) {
+    for option in options.iter().take(MAX_EXAMINED_ROUTES) {
+        if let Some(other) = parse_option(option, question)
             && choice.routes.iter().all(|known| known.route != other.route)
             && !held.is_held(&question.destination, &other.route)
         {
@@ -267,7 +277,7 @@ fn fall_back(choice: &mut Choice, options: &[RouteOption], question: &Question, 
 
 /// Returns true if a single chosen route is better than the direct one by its own source's figures.
 fn is_better(choice: &Choice, direct: Option<&Spread>) -> bool {
-    match (choice.used(), direct) {
+    match (choice.used_routes(), direct) {
         ([one], Some(direct)) if !one.route.is_direct() => {
             is_sound(direct) && one.seconds.is_none_or(|seconds| seconds.p50 < direct.p50)
         }
@@ -276,8 +286,8 @@ fn is_better(choice: &Choice, direct: Option<&Spread>) -> bool {
 }
 
 /// Returns the route of an option if it is valid.
-fn understood(option: &RouteOption, question: &Question) -> Option<ChosenRoute> {
-    let route = read(option)?;
+fn parse_option(option: &RouteOption, question: &RouteQuery) -> Option<ChosenRoute> {
+    let route = parse_route(option)?;
     let passes_the_end = route
         .hops()
         .iter()
@@ -307,7 +317,7 @@ fn understood(option: &RouteOption, question: &Question) -> Option<ChosenRoute> 
     })
 }
 
-fn read(option: &RouteOption) -> Option<Route> {
+fn parse_route(option: &RouteOption) -> Option<Route> {
     let route: Route = option
         .route
         .get(..)

@@ -5,24 +5,24 @@
 use std::path::PathBuf;
 
 use longhaul_control_api::routes::RouteTable;
-use longhaul_control_client::settings::{read_within, replace};
+use longhaul_control_client::settings::{read_bounded, replace_file};
 use serde::{Deserialize, Serialize};
 
-use crate::belief::{self, Ignored};
+use crate::belief::{self, IgnoreReason};
 use crate::held::HeldFile;
-use crate::question::{Choice, Question};
-use crate::source::{Answer, RouteSource};
+use crate::question::{Choice, RouteQuery};
+use crate::source::{RouteSource, RoutesFuture};
 
 /// Maximum size of a file, in bytes.
-pub const MAX_BYTES: usize = 4 << 20;
+pub const MAX_FILE_BYTES: usize = 4 << 20;
 /// Names of the files: of the table for sending, and of that for fetching.
-pub const FILES: [&str; 2] = ["routes.json", "fetching.json"];
+pub const FILE_NAMES: [&str; 2] = ["routes.json", "fetching.json"];
 /// Format version of the files.
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// Directory of the cached tables.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub struct RouteCache {
     /// The directory, which exists.
     pub dir: PathBuf,
     /// URL of the controller as its settings name it. Tables of other controllers are ignored.
@@ -31,17 +31,17 @@ pub struct Cache {
 
 /// Content of a file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct CacheFile {
     format: u32,
     controller: String,
     table: RouteTable,
 }
 
-impl Cache {
+impl RouteCache {
     /// Returns the file of the table for fetching if `receives`, else for sending.
     #[must_use]
     pub fn file(&self, receives: bool) -> PathBuf {
-        let [sent, fetched] = FILES;
+        let [sent, fetched] = FILE_NAMES;
         self.dir.join(if receives { fetched } else { sent })
     }
 
@@ -49,8 +49,8 @@ impl Cache {
     /// read.
     #[must_use]
     pub fn table(&self, receives: bool) -> Option<RouteTable> {
-        let content = read_within(&self.file(receives), MAX_BYTES as u64)?;
-        read(&content, &self.controller)
+        let content = read_bounded(&self.file(receives), MAX_FILE_BYTES as u64)?;
+        parse_cache_file(&content, &self.controller)
     }
 
     /// Replaces the stored table of the same direction. A table that is too long loses its last
@@ -58,18 +58,18 @@ impl Cache {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep(&self, mut table: RouteTable) -> std::io::Result<()> {
+    pub fn store(&self, mut table: RouteTable) -> std::io::Result<()> {
         table.next = None;
         let file = self.file(table.receives);
         loop {
-            let kept = Kept {
-                format: FORMAT,
+            let kept = CacheFile {
+                format: FORMAT_VERSION,
                 controller: self.controller.clone(),
                 table,
             };
             let text = serde_json::to_vec(&kept)?;
-            if text.len() <= MAX_BYTES || kept.table.destinations.is_empty() {
-                return replace(&file, &text);
+            if text.len() <= MAX_FILE_BYTES || kept.table.destinations.is_empty() {
+                return replace_file(&file, &text);
             }
             table = kept.table;
             let fewer = table.destinations.len() / 2;
@@ -79,16 +79,16 @@ impl Cache {
 }
 
 /// Parses such a file, if it is from this controller.
-pub(crate) fn read(content: &[u8], controller: &str) -> Option<RouteTable> {
-    let kept: Kept = serde_json::from_slice(content).ok()?;
-    (kept.format == FORMAT && kept.controller == controller).then_some(kept.table)
+pub(crate) fn parse_cache_file(content: &[u8], controller: &str) -> Option<RouteTable> {
+    let kept: CacheFile = serde_json::from_slice(content).ok()?;
+    (kept.format == FORMAT_VERSION && kept.controller == controller).then_some(kept.table)
 }
 
 /// The cached tables as a source of routes.
 #[derive(Debug, Clone)]
 pub struct CacheSource {
     /// The cache.
-    pub cache: Cache,
+    pub cache: RouteCache,
     /// Routes that failed on this machine.
     pub held: HeldFile,
     /// Clock in milliseconds since the Unix epoch.
@@ -100,18 +100,18 @@ impl CacheSource {
     ///
     /// # Errors
     /// [`Ignored`].
-    pub fn choose(&self, question: &Question) -> Result<Choice, Ignored> {
+    pub fn choose(&self, question: &RouteQuery) -> Result<Choice, IgnoreReason> {
         let now_ms = (self.now_ms)();
         let table = self
             .cache
             .table(question.receives)
-            .ok_or(Ignored::NoTable)?;
-        belief::of_table(&table, question, now_ms, &self.held.read(now_ms))
+            .ok_or(IgnoreReason::NoTable)?;
+        belief::choice_from_table(&table, question, now_ms, &self.held.read(now_ms))
     }
 }
 
 impl RouteSource for CacheSource {
-    fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a> {
+    fn routes<'a>(&'a self, question: &'a RouteQuery) -> RoutesFuture<'a> {
         Box::pin(async { Ok(self.choose(question)?) })
     }
 }

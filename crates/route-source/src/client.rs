@@ -10,23 +10,25 @@ use std::time::Duration;
 
 use longhaul_config::home;
 use longhaul_config::routes::{RouteTable, RoutesError};
-use longhaul_control_client::{ClientError, Controller, Settings, SettingsError, settings};
+use longhaul_control_client::{
+    ClientError, ControllerClient, ControllerSettings, SettingsError, settings,
+};
 use longhaul_proto::{Endpoint, Route, SigningKey};
 
-use crate::cache::{Cache, CacheSource};
+use crate::cache::{CacheSource, RouteCache};
 use crate::controller::ControllerSource;
 use crate::file::FileSource;
 use crate::held::HeldFile;
-use crate::question::{Choice, Question};
+use crate::question::{Choice, RouteQuery};
 use crate::source::{NoRoutes, RouteSource};
 
 /// Age of a table before which it is not fetched again.
-const FETCHED_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const MIN_REFRESH_AGE: Duration = Duration::from_secs(60);
 
 /// File of routing rules, in the directory of the keys.
 const ROUTES_FILE: &str = "routes.toml";
 /// Directory for the state of controllers, within the state directory of all commands.
-const STATE: &str = "control";
+const STATE_DIR: &str = "control";
 
 /// Reason why a user's file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +51,12 @@ pub enum SourceError {
 #[derive(Debug, Clone)]
 pub struct ClientSource {
     file: FileSource,
-    asked: Option<Asked>,
+    asked: Option<AskedController>,
 }
 
 /// A controller and the local state about it.
 #[derive(Debug, Clone)]
-struct Asked {
+struct AskedController {
     cache: CacheSource,
     controller: ControllerSource,
     /// Directory of the state.
@@ -67,24 +69,28 @@ impl ClientSource {
     ///
     /// # Errors
     /// [`SourceError`] if a file exists but is invalid.
-    pub fn of_home(key: &SigningKey) -> Result<Self, SourceError> {
-        let dir = home::dir()?;
-        let state = home::state_dir().map(|state| state.join(STATE));
-        Self::of(&dir, state, key)
+    pub fn from_home(key: &SigningKey) -> Result<Self, SourceError> {
+        let dir = home::config_dir()?;
+        let state = home::state_dir().map(|state| state.join(STATE_DIR));
+        Self::from_dir(&dir, state, key)
     }
 
     /// Creates the source from the files in `dir`, with its state in `state`.
     ///
     /// # Errors
     /// As for [`Self::of_home`].
-    pub fn of(dir: &Path, state: Option<PathBuf>, key: &SigningKey) -> Result<Self, SourceError> {
+    pub fn from_dir(
+        dir: &Path,
+        state: Option<PathBuf>,
+        key: &SigningKey,
+    ) -> Result<Self, SourceError> {
         let file = FileSource::new(RouteTable::load(&dir.join(ROUTES_FILE))?);
-        let settings = Settings::load(&dir.join(settings::FILE))?;
+        let settings = ControllerSettings::load(&dir.join(settings::FILE_NAME))?;
         let asked = match (settings, state) {
             (Some(settings), Some(state)) => {
                 home::make_private(&state)?;
-                let controller = Controller::new(&settings, key)?;
-                Some(Asked::new(
+                let controller = ControllerClient::new(&settings, key)?;
+                Some(AskedController::new(
                     controller,
                     settings.first.url.to_string(),
                     state,
@@ -103,7 +109,7 @@ impl ClientSource {
 
     /// Returns the controller, and the directory of its state.
     #[must_use]
-    pub fn controller(&self) -> Option<(&Arc<Controller>, &Path)> {
+    pub fn controller(&self) -> Option<(&Arc<ControllerClient>, &Path)> {
         let asked = self.asked.as_ref()?;
         Some((asked.controller.controller(), &asked.state))
     }
@@ -116,7 +122,7 @@ impl ClientSource {
 
     /// Returns the choice by local knowledge: by the file, else by the last table, else direct.
     /// Sends no request.
-    pub async fn at_once(&self, question: &Question) -> Choice {
+    pub async fn choose_locally(&self, question: &RouteQuery) -> Choice {
         if let Ok(choice) = self.file.routes(question).await {
             return choice;
         }
@@ -131,7 +137,7 @@ impl ClientSource {
 
     /// Returns the choice by the file, if it has a rule. Then no other source is asked.
     #[must_use]
-    pub fn settled(&self, question: &Question) -> Option<Choice> {
+    pub fn choose_by_rules(&self, question: &RouteQuery) -> Option<Choice> {
         self.file.choose(question).ok()
     }
 
@@ -139,10 +145,10 @@ impl ClientSource {
     ///
     /// # Errors
     /// [`NoRoutes`]. The answer takes at most [`crate::controller::ANSWER_TIMEOUT`].
-    pub async fn asked(&self, question: &Question) -> Result<Choice, NoRoutes> {
+    pub async fn ask_controller(&self, question: &RouteQuery) -> Result<Choice, NoRoutes> {
         match &self.asked {
             Some(asked) => asked.controller.routes(question).await,
-            None => Err(NoRoutes::Nothing),
+            None => Err(NoRoutes::UnknownDestination),
         }
     }
 
@@ -162,25 +168,28 @@ impl ClientSource {
             .table(receives)
             .map_or(0, |table| table.made_ms);
         let age = Duration::from_millis(now.saturating_sub(made));
-        if age < FETCHED_AGAIN_AFTER && made <= now {
+        if age < MIN_REFRESH_AGE && made <= now {
             return Ok(());
         }
         asked.controller.refresh(receives, &asked.cache.cache).await
     }
 
     /// Holds a failed route back for a while.
-    pub fn hold(&self, to: &Endpoint, route: &Route) {
+    pub fn hold_back(&self, to: &Endpoint, route: &Route) {
         if let Some(asked) = &self.asked {
-            asked.cache.held.hold(to, route, (asked.cache.now_ms)());
+            asked
+                .cache
+                .held
+                .hold_back(to, route, (asked.cache.now_ms)());
         }
     }
 }
 
-impl Asked {
-    fn new(controller: Controller, url: String, state: PathBuf) -> Self {
+impl AskedController {
+    fn new(controller: ControllerClient, url: String, state: PathBuf) -> Self {
         let held = HeldFile(state.join("held.json"));
         let cache = CacheSource {
-            cache: Cache {
+            cache: RouteCache {
                 dir: state.clone(),
                 controller: url,
             },

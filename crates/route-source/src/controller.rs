@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_control_api::routes::{RouteQuestion, RouteTable, TableQuery};
-use longhaul_control_client::{ClientError, Controller};
+use longhaul_control_client::{ClientError, ControllerClient};
 
 use crate::belief;
-use crate::cache::Cache;
+use crate::cache::RouteCache;
 use crate::held::HeldFile;
-use crate::question::{Question, Urgency};
-use crate::source::{Answer, NoRoutes, RouteSource};
+use crate::question::{RouteQuery, Urgency};
+use crate::source::{NoRoutes, RouteSource, RoutesFuture};
 
 /// Time limit of a controller's answer. Clients do something else meanwhile.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of destinations per page of a table.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 /// Maximum number of pages to request.
 const MAX_PAGES: usize = 10;
 
 /// Source of routes that asks a controller for each question.
 #[derive(Debug, Clone)]
 pub struct ControllerSource {
-    controller: Arc<Controller>,
+    controller: Arc<ControllerClient>,
     held: HeldFile,
     now_ms: fn() -> u64,
 }
@@ -31,9 +31,9 @@ impl ControllerSource {
     /// Creates a source for a controller. Routes that are held back are not accepted from it
     /// either.
     #[must_use]
-    pub fn new(controller: Controller, held: HeldFile, now_ms: fn() -> u64) -> Self {
+    pub fn new(controller: ControllerClient, held: HeldFile, now_ms: fn() -> u64) -> Self {
         Self {
-            controller: Arc::new(controller.within(ANSWER_TIMEOUT)),
+            controller: Arc::new(controller.with_timeout(ANSWER_TIMEOUT)),
             held,
             now_ms,
         }
@@ -41,7 +41,7 @@ impl ControllerSource {
 
     /// Returns the controller.
     #[must_use]
-    pub fn controller(&self) -> &Arc<Controller> {
+    pub fn controller(&self) -> &Arc<ControllerClient> {
         &self.controller
     }
 
@@ -50,9 +50,9 @@ impl ControllerSource {
     /// # Errors
     /// [`ClientError`] if the controller does not return it. A table that cannot be stored is not
     /// an error.
-    pub async fn refresh(&self, receives: bool, cache: &Cache) -> Result<(), ClientError> {
+    pub async fn refresh(&self, receives: bool, cache: &RouteCache) -> Result<(), ClientError> {
         let table = self.table(receives).await?;
-        if let Err(error) = cache.keep(table) {
+        if let Err(error) = cache.store(table) {
             tracing::debug!(
                 file = %cache.file(receives).display(),
                 %error,
@@ -65,7 +65,7 @@ impl ControllerSource {
     async fn table(&self, receives: bool) -> Result<RouteTable, ClientError> {
         let mut query = TableQuery {
             receives: Some(receives),
-            limit: Some(PAGE),
+            limit: Some(PAGE_SIZE),
             ..TableQuery::default()
         };
         let mut table = self.controller.table(&query).await?;
@@ -84,7 +84,7 @@ impl ControllerSource {
         Ok(table)
     }
 
-    async fn ask(&self, question: &Question) -> Result<crate::Choice, NoRoutes> {
+    async fn ask(&self, question: &RouteQuery) -> Result<crate::Choice, NoRoutes> {
         let asked = RouteQuestion {
             to: host(question),
             receives: question.receives,
@@ -96,17 +96,17 @@ impl ControllerSource {
         };
         let answer = self.controller.question(&asked).await?;
         let held = self.held.read((self.now_ms)());
-        Ok(belief::of_answer(&answer, question, &held)?)
+        Ok(belief::choice_from_answer(&answer, question, &held)?)
     }
 }
 
 /// Returns the destination's host as maps name it.
-fn host(question: &Question) -> String {
+fn host(question: &RouteQuery) -> String {
     question.destination.host.to_string()
 }
 
 impl RouteSource for ControllerSource {
-    fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a> {
+    fn routes<'a>(&'a self, question: &'a RouteQuery) -> RoutesFuture<'a> {
         Box::pin(self.ask(question))
     }
 }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use longhaul_config::routes::{RouteTable, SessionEnd};
 use longhaul_proto::Host;
 
-use crate::question::{Choice, ChosenRoute, Origin, Question};
-use crate::source::{Answer, NoRoutes, RouteSource};
+use crate::question::{Choice, ChosenRoute, Origin, RouteQuery};
+use crate::source::{NoRoutes, RouteSource, RoutesFuture};
 
 /// Source of routes that follows the rules of a file.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ impl FileSource {
     ///
     /// # Errors
     /// [`NoRoutes::Nothing`] if no rule applies.
-    pub fn choose(&self, question: &Question) -> Result<Choice, NoRoutes> {
+    pub fn choose(&self, question: &RouteQuery) -> Result<Choice, NoRoutes> {
         let to = &question.destination;
         let (address, name): (Option<IpAddr>, Option<&str>) = match &to.host {
             Host::Ip(ip) => (Some(*ip), None),
@@ -36,7 +36,7 @@ impl FileSource {
         // A rule with another end, or with an off-ramp, is for programs that speak another
         // protocol.
         let rule = rule.filter(|rule| rule.end == SessionEnd::Destination);
-        let rule = rule.ok_or(NoRoutes::Nothing)?;
+        let rule = rule.ok_or(NoRoutes::UnknownDestination)?;
         let line = rule.line;
         Ok(Choice {
             routes: vec![ChosenRoute {
@@ -55,7 +55,7 @@ impl FileSource {
 }
 
 impl RouteSource for FileSource {
-    fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a> {
+    fn routes<'a>(&'a self, question: &'a RouteQuery) -> RoutesFuture<'a> {
         Box::pin(async { self.choose(question) })
     }
 }
@@ -83,7 +83,7 @@ via = "a.example,b.example"
 "#;
         let source = FileSource::new(RouteTable::parse(text, Path::new("r")).unwrap());
         let asked = |to: &str| {
-            let question = Question {
+            let question = RouteQuery {
                 destination: to.parse().unwrap(),
                 receives: false,
                 bytes: None,
@@ -91,7 +91,7 @@ via = "a.example,b.example"
                 congestion: None,
                 urgency: Urgency::Usual,
             };
-            source.choose(&question).map(|choice| choice.names())
+            source.choose(&question).map(|choice| choice.used_names())
         };
         assert_eq!(
             asked("x.example:7511").unwrap(),
@@ -102,7 +102,10 @@ via = "a.example,b.example"
             "a.example:7510,b.example:7510"
         );
         for none in ["x.example:80", "ramped.example:7511", "x.other:7511"] {
-            assert!(matches!(asked(none), Err(NoRoutes::Nothing)), "{none}");
+            assert!(
+                matches!(asked(none), Err(NoRoutes::UnknownDestination)),
+                "{none}"
+            );
         }
     }
 }

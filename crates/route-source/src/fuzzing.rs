@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use longhaul_control_api::routes::{RouteAnswer, RouteTable};
-use longhaul_proto::fuzzing::{Seed, Target, texts};
+use longhaul_proto::fuzzing::{FuzzTarget, Seed, text_seeds};
 
 use crate::belief::{self, MAX_AT_ONCE};
 use crate::cache;
-use crate::held::Held;
-use crate::question::{Choice, Question, Urgency};
+use crate::held::HeldRoutes;
+use crate::question::{Choice, RouteQuery, Urgency};
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[Target {
+pub const TARGETS: &[FuzzTarget] = &[FuzzTarget {
     name: "route-table",
     property: table,
     seeds,
@@ -21,12 +21,12 @@ pub const TARGETS: &[Target] = &[Target {
 /// URL of the controller in [`table`].
 pub const CONTROLLER: &str = "https://c:1";
 
-fn questions() -> impl Iterator<Item = Question> {
+fn questions() -> impl Iterator<Item = RouteQuery> {
     let destinations = ["h.example:7511", "192.0.2.1:7511"];
     let sizes = [None, Some(0), Some(1 << 20), Some(u64::MAX)];
     destinations.into_iter().flat_map(move |to| {
         sizes.into_iter().filter_map(move |bytes| {
-            Some(Question {
+            Some(RouteQuery {
                 destination: to.parse().ok()?,
                 receives: false,
                 bytes,
@@ -38,7 +38,7 @@ fn questions() -> impl Iterator<Item = Question> {
     })
 }
 
-fn check(choice: &Choice, question: &Question) {
+fn check(choice: &Choice, question: &RouteQuery) {
     assert!((1..=MAX_AT_ONCE).contains(&choice.at_once));
     assert!(choice.at_once <= choice.routes.len());
     for chosen in &choice.routes {
@@ -68,25 +68,25 @@ fn check(choice: &Choice, question: &Question) {
 /// A property does not hold.
 pub fn table(input: &[u8]) {
     let now_ms = Duration::from_secs(1_800_000_000).as_millis() as u64;
-    let kept = cache::read(input, CONTROLLER);
+    let kept = cache::parse_cache_file(input, CONTROLLER);
     let table = serde_json::from_slice::<RouteTable>(input).ok();
     let answer = serde_json::from_slice::<RouteAnswer>(input).ok();
-    let held = Held::parse(&String::from_utf8_lossy(input), now_ms);
+    let held = HeldRoutes::parse(&String::from_utf8_lossy(input), now_ms);
     for question in questions() {
         for table in [&kept, &table].into_iter().flatten() {
-            let question = Question {
+            let question = RouteQuery {
                 receives: table.receives,
                 ..question.clone()
             };
             // At its own date, and as if it were new.
             for now in [now_ms, table.made_ms] {
-                if let Ok(choice) = belief::of_table(table, &question, now, &held) {
+                if let Ok(choice) = belief::choice_from_table(table, &question, now, &held) {
                     check(&choice, &question);
                 }
             }
         }
         if let Some(answer) = &answer
-            && let Ok(choice) = belief::of_answer(answer, &question, &held)
+            && let Ok(choice) = belief::choice_from_answer(answer, &question, &held)
         {
             check(&choice, &question);
         }
@@ -120,7 +120,7 @@ fn seeds() -> Vec<Seed> {
         r#"{{"routes": [{{"to": "h.example:7511", "route": "d:1", "until_ms": {}}}]}}"#,
         new + 1
     );
-    texts(&[
+    text_seeds(&[
         ("table", &one),
         ("several", &table(&several, new)),
         ("old", &table(&several, 0)),
@@ -136,6 +136,6 @@ fn seeds() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

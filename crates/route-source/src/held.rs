@@ -5,20 +5,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longhaul_control_client::settings::{read_within, replace};
+use longhaul_control_client::settings::{read_bounded, replace_file};
 use longhaul_proto::{Endpoint, Route};
 use serde::{Deserialize, Serialize};
 
 /// Time for which a route is held back.
-pub const HELD_FOR: Duration = Duration::from_secs(600);
+pub const HOLD_DURATION: Duration = Duration::from_secs(600);
 /// Maximum number of routes to keep.
-const MAX_HELD: usize = 256;
+const MAX_HELD_ROUTES: usize = 256;
 /// Maximum size of the file, in bytes.
-const MAX_BYTES: u64 = 512 << 10;
+const MAX_FILE_BYTES: u64 = 512 << 10;
 
 /// Routes that are held back at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldRoutes {
     routes: Vec<HeldRoute>,
 }
 
@@ -30,7 +30,7 @@ struct HeldRoute {
     until_ms: u64,
 }
 
-impl Held {
+impl HeldRoutes {
     /// Returns true if a route to a destination failed on this machine recently.
     #[must_use]
     pub fn is_held(&self, to: &Endpoint, route: &Route) -> bool {
@@ -45,32 +45,32 @@ impl Held {
     #[must_use]
     pub fn parse(text: &str, now_ms: u64) -> Self {
         let mut held: Self = serde_json::from_str(text).unwrap_or_default();
-        let longest = now_ms.saturating_add(millis());
+        let longest = now_ms.saturating_add(hold_millis());
         held.routes
             .retain(|held| held.until_ms > now_ms && held.until_ms <= longest);
-        held.routes.truncate(MAX_HELD);
+        held.routes.truncate(MAX_HELD_ROUTES);
         held
     }
 
     /// Holds a route back from now on. The direct route is never held back.
-    pub fn hold(&mut self, to: &Endpoint, route: &Route, now_ms: u64) {
+    pub fn hold_back(&mut self, to: &Endpoint, route: &Route, now_ms: u64) {
         if route.is_direct() {
             return;
         }
         let new = HeldRoute {
             to: to.to_string(),
             route: route.to_string(),
-            until_ms: now_ms.saturating_add(millis()),
+            until_ms: now_ms.saturating_add(hold_millis()),
         };
         self.routes
             .retain(|held| held.to != new.to || held.route != new.route);
         self.routes.insert(0, new);
-        self.routes.truncate(MAX_HELD);
+        self.routes.truncate(MAX_HELD_ROUTES);
     }
 }
 
-fn millis() -> u64 {
-    u64::try_from(HELD_FOR.as_millis()).unwrap_or(u64::MAX)
+fn hold_millis() -> u64 {
+    u64::try_from(HOLD_DURATION.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// File of the routes that are held back.
@@ -80,18 +80,19 @@ pub struct HeldFile(pub PathBuf);
 impl HeldFile {
     /// Returns the routes that are held back at `now_ms`.
     #[must_use]
-    pub fn read(&self, now_ms: u64) -> Held {
-        let text = read_within(&self.0, MAX_BYTES).and_then(|text| String::from_utf8(text).ok());
-        Held::parse(&text.unwrap_or_default(), now_ms)
+    pub fn read(&self, now_ms: u64) -> HeldRoutes {
+        let text =
+            read_bounded(&self.0, MAX_FILE_BYTES).and_then(|text| String::from_utf8(text).ok());
+        HeldRoutes::parse(&text.unwrap_or_default(), now_ms)
     }
 
     /// Holds a route back from `now_ms` on. A write error is ignored: the next copy will notice
     /// again.
-    pub fn hold(&self, to: &Endpoint, route: &Route, now_ms: u64) {
+    pub fn hold_back(&self, to: &Endpoint, route: &Route, now_ms: u64) {
         let mut held = self.read(now_ms);
-        held.hold(to, route, now_ms);
+        held.hold_back(to, route, now_ms);
         let text = serde_json::to_vec(&held).unwrap_or_default();
-        if let Err(error) = replace(&self.0, &text) {
+        if let Err(error) = replace_file(&self.0, &text) {
             tracing::debug!(
                 file = %self.0.display(),
                 %error,
@@ -111,24 +112,24 @@ mod tests {
         let file = HeldFile(dir.path().join("held.json"));
         let (to, other): (Endpoint, Endpoint) = ("h:1".parse().unwrap(), "h:2".parse().unwrap());
         let route: Route = "a,b".parse().unwrap();
-        assert_eq!(file.read(5), Held::default());
-        file.hold(&to, &route, 1000);
-        file.hold(&to, &Route::direct(), 1000);
-        let until = 1000 + millis();
+        assert_eq!(file.read(5), HeldRoutes::default());
+        file.hold_back(&to, &route, 1000);
+        file.hold_back(&to, &Route::direct(), 1000);
+        let until = 1000 + hold_millis();
         let held = |now| file.read(now).is_held(&to, &route);
         assert!(held(1000) && held(until - 1) && !held(until));
         // With a clock that was set back, nothing is held forever.
         assert!(!held(999));
         let now = file.read(1000);
         assert!(!now.is_held(&other, &route) && !now.is_held(&to, &Route::direct()));
-        for depot in 0..2 * MAX_HELD {
+        for depot in 0..2 * MAX_HELD_ROUTES {
             let route = format!("d{depot}").parse().unwrap();
-            file.hold(&to, &route, 1001);
+            file.hold_back(&to, &route, 1001);
         }
-        assert_eq!(file.read(1001).routes.len(), MAX_HELD);
+        assert_eq!(file.read(1001).routes.len(), MAX_HELD_ROUTES);
         for broken in ["", "{", "[]", "{\"routes\": 3}", "\u{0}"] {
             std::fs::write(&file.0, broken).unwrap();
-            assert_eq!(file.read(1001), Held::default(), "{broken}");
+            assert_eq!(file.read(1001), HeldRoutes::default(), "{broken}");
         }
     }
 }

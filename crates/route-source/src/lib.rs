@@ -28,5 +28,5 @@ pub mod question;
 pub mod source;
 
 pub use client::ClientSource;
-pub use question::{Choice, ChosenRoute, Origin, Question, Spread, Urgency};
+pub use question::{Choice, ChosenRoute, Origin, RouteQuery, Spread, Urgency};
 pub use source::{NoRoutes, RouteSource};

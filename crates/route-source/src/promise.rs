@@ -9,14 +9,14 @@ use longhaul_control_api::routes::DirectTime;
 
 /// Size in bytes from which on a copy uses its chosen routes from the start. A smaller copy goes
 /// direct until it proves to last long enough. So its time is anything between those of the two.
-pub const JOINED_AT_ONCE_FROM_BYTES: u64 = 16 << 20;
+pub const MIN_BYTES_TO_JOIN_AT_ONCE: u64 = 16 << 20;
 
 /// Returns the promise for a copy of `bytes` bytes. `chosen` is the time of the chosen routes
 /// together, and `direct` that of the direct route alone, which runs alongside.
 #[must_use]
-pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
+pub fn alongside_direct(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
     let Some(direct) = direct else { return chosen };
-    if bytes < JOINED_AT_ONCE_FROM_BYTES {
+    if bytes < MIN_BYTES_TO_JOIN_AT_ONCE {
         return Spread {
             p10: chosen.p10.min(direct.p10),
             p50: f64::midpoint(chosen.p50, direct.p50),
@@ -28,14 +28,14 @@ pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
         p10: 1.0 / (1.0 / chosen.p10 + 1.0 / direct.p10),
         ..chosen
     };
-    sound(both).unwrap_or(chosen)
+    if_sound(both).unwrap_or(chosen)
 }
 
 /// Returns the time of `bytes` bytes by the direct route, interpolated between two sizes of a
 /// table. Below the smallest it is that size's time; above the largest, it grows in proportion.
 /// Returns `None` if there are no sizes, or invalid ones.
 #[must_use]
-pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
+pub fn direct_time(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     let is_sound = times
         .iter()
         .all(|time| time.bytes > 0 && crate::belief::is_sound(&time.seconds));
@@ -56,14 +56,14 @@ pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
                 let (low, high) = (of(&low.seconds).ln(), of(&high.seconds).ln());
                 (high - low).mul_add(way, low).exp()
             };
-            sound(Spread {
+            if_sound(Spread {
                 p10: between(|seconds| seconds.p10),
                 p50: between(|seconds| seconds.p50),
                 p90: between(|seconds| seconds.p90),
             })
         }
         (None, Some(least)) => Some(least.seconds),
-        (Some(most), None) => sound(times_as_long(
+        (Some(most), None) => if_sound(times_as_long(
             &most.seconds,
             bytes as f64 / most.bytes as f64,
         )),
@@ -74,16 +74,21 @@ pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
 /// Scales a time from `typical` bytes to `bytes`, if it grows with the size as that of the direct
 /// route does.
 #[must_use]
-pub fn scaled(seconds: &Spread, typical: u64, bytes: u64, times: &[DirectTime]) -> Option<Spread> {
-    let (here, there) = (direct(times, bytes)?, direct(times, typical)?);
-    sound(times_as_long(seconds, here.p50 / there.p50))
+pub fn scale_time(
+    seconds: &Spread,
+    typical: u64,
+    bytes: u64,
+    times: &[DirectTime],
+) -> Option<Spread> {
+    let (here, there) = (direct_time(times, bytes)?, direct_time(times, typical)?);
+    if_sound(times_as_long(seconds, here.p50 / there.p50))
 }
 
 /// Returns the time over several routes at once, if their rates add up.
 #[must_use]
-pub fn together(all: &[Spread]) -> Option<Spread> {
+pub fn combined_time(all: &[Spread]) -> Option<Spread> {
     let sum = |of: fn(&Spread) -> f64| 1.0 / all.iter().map(|one| 1.0 / of(one)).sum::<f64>();
-    sound(Spread {
+    if_sound(Spread {
         p10: sum(|one| one.p10),
         p50: sum(|one| one.p50),
         p90: sum(|one| one.p90),
@@ -98,7 +103,7 @@ fn times_as_long(seconds: &Spread, factor: f64) -> Spread {
     }
 }
 
-fn sound(seconds: Spread) -> Option<Spread> {
+fn if_sound(seconds: Spread) -> Option<Spread> {
     crate::belief::is_sound(&seconds).then_some(seconds)
 }
 
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn times_are_interpolated_between_two_sizes() {
-        let at = |bytes| direct(&times(), bytes).unwrap().p50;
+        let at = |bytes| direct_time(&times(), bytes).unwrap().p50;
         let near =
             |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
         near(at(1 << 20), 1.0);
@@ -135,27 +140,30 @@ mod tests {
         near(at(1 << 22), 2.0);
         near(at(1 << 10), 1.0);
         near(at(1 << 24), 8.0);
-        assert_eq!(direct(&[], 1), None);
+        assert_eq!(direct_time(&[], 1), None);
         let [one, other] = times();
-        assert_eq!(direct(&[other, one], 1 << 21), None, "not by size");
+        assert_eq!(direct_time(&[other, one], 1 << 21), None, "not by size");
     }
 
     #[test]
     fn small_copies_lie_between_and_large_ones_follow_routes() {
-        let small = beside(spread(1.0), Some(spread(3.0)), 1 << 20);
+        let small = alongside_direct(spread(1.0), Some(spread(3.0)), 1 << 20);
         assert_eq!((small.p10, small.p50, small.p90), (0.5, 2.0, 6.0));
-        let large = beside(spread(1.0), Some(spread(3.0)), JOINED_AT_ONCE_FROM_BYTES);
+        let large = alongside_direct(spread(1.0), Some(spread(3.0)), MIN_BYTES_TO_JOIN_AT_ONCE);
         assert_eq!((large.p10, large.p50, large.p90), (0.375, 1.0, 2.0));
-        assert_eq!(beside(spread(1.0), None, 1), spread(1.0));
+        assert_eq!(alongside_direct(spread(1.0), None, 1), spread(1.0));
     }
 
     #[test]
     fn a_route_scales_with_the_size_like_the_direct_one() {
-        let by = scaled(&spread(0.5), 1 << 20, 1 << 22, &times()).unwrap();
+        let by = scale_time(&spread(0.5), 1 << 20, 1 << 22, &times()).unwrap();
         assert!((by.p50 - 1.0).abs() < 1e-9);
-        assert_eq!(scaled(&spread(0.5), 1 << 20, 1 << 22, &[]), None);
-        assert_eq!(together(&[spread(1.0), spread(1.0)]), Some(spread(0.5)));
-        assert_eq!(together(&[]), None);
+        assert_eq!(scale_time(&spread(0.5), 1 << 20, 1 << 22, &[]), None);
+        assert_eq!(
+            combined_time(&[spread(1.0), spread(1.0)]),
+            Some(spread(0.5))
+        );
+        assert_eq!(combined_time(&[]), None);
     }
 
     proptest! {
@@ -180,13 +188,13 @@ mod tests {
                 .into_iter()
                 .map(|bytes| DirectTime { bytes, seconds: next() })
                 .collect();
-            let found = direct(&times, bytes);
-            let all = [found, scaled(&chosen, typical, bytes, &times), together(&[chosen, chosen])];
+            let found = direct_time(&times, bytes);
+            let all = [found, scale_time(&chosen, typical, bytes, &times), combined_time(&[chosen, chosen])];
             for promised in all.into_iter().flatten() {
                 prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
             }
             if crate::belief::is_sound(&chosen) {
-                let promised = beside(chosen, found, bytes);
+                let promised = alongside_direct(chosen, found, bytes);
                 prop_assert!(crate::belief::is_sound(&promised), "{promised:?}");
             }
         }

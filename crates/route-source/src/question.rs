@@ -11,7 +11,7 @@ use crate::belief::{MAX_AT_ONCE, MAX_LINES};
 
 /// A transfer and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct RouteQuery {
     /// The server, with its port.
     pub destination: Endpoint,
     /// If true, the bytes come from there.
@@ -137,7 +137,7 @@ impl Choice {
     /// Returns the choice for when the direct route does not suffice, with this reason: fallback
     /// routes are used at once, too.
     #[must_use]
-    pub fn falling_back(self, reason: String) -> Self {
+    pub fn with_fallbacks_in_use(self, reason: String) -> Self {
         let why = std::iter::once(reason).chain(self.why);
         Self {
             at_once: self.routes.len().min(MAX_AT_ONCE),
@@ -148,20 +148,22 @@ impl Choice {
 
     /// Returns the routes to use at once.
     #[must_use]
-    pub fn used(&self) -> &[ChosenRoute] {
+    pub fn used_routes(&self) -> &[ChosenRoute] {
         self.routes.get(..self.at_once).unwrap_or(&self.routes)
     }
 
     /// Returns true if only the direct route is used.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.used().iter().all(|chosen| chosen.route.is_direct())
+        self.used_routes()
+            .iter()
+            .all(|chosen| chosen.route.is_direct())
     }
 
     /// Returns the names of the used routes, for people.
     #[must_use]
-    pub fn names(&self) -> String {
-        let names: Vec<String> = self.used().iter().map(ChosenRoute::name).collect();
+    pub fn used_names(&self) -> String {
+        let names: Vec<String> = self.used_routes().iter().map(ChosenRoute::name).collect();
         names.join(" and ")
     }
 }

@@ -4,11 +4,11 @@ use std::pin::Pin;
 
 use longhaul_control_client::ClientError;
 
-use crate::belief::Ignored;
-use crate::question::{Choice, Question};
+use crate::belief::IgnoreReason;
+use crate::question::{Choice, RouteQuery};
 
 /// Future of a source's answer, which may need a request.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Choice, NoRoutes>> + Send + 'a>>;
+pub type RoutesFuture<'a> = Pin<Box<dyn Future<Output = Result<Choice, NoRoutes>> + Send + 'a>>;
 
 /// A source of routes.
 pub trait RouteSource: Send + Sync {
@@ -16,7 +16,7 @@ pub trait RouteSource: Send + Sync {
     ///
     /// # Errors
     /// [`NoRoutes`] if the source has none.
-    fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a>;
+    fn routes<'a>(&'a self, question: &'a RouteQuery) -> RoutesFuture<'a>;
 }
 
 /// Reason why a source has no routes.
@@ -24,11 +24,11 @@ pub trait RouteSource: Send + Sync {
 pub enum NoRoutes {
     /// The source does not know the destination.
     #[error("nothing is known of routes to it")]
-    Nothing,
+    UnknownDestination,
     /// The source's information is not usable.
     #[error("{0}")]
-    Ignored(#[from] Ignored),
+    Ignored(#[from] IgnoreReason),
     /// The controller cannot be asked.
     #[error(transparent)]
-    Asked(#[from] ClientError),
+    ControllerUnavailable(#[from] ClientError),
 }

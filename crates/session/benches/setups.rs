@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Instant};
 
 use longhaul_session::{
-    ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
+    ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, ServiceName, connect,
 };
 
 /// Number of concurrent initiators.
@@ -28,11 +28,12 @@ fn main() {
         );
         let trust = ServerTrust::Pinned(server.public());
         let address = "127.0.0.1:0".parse().unwrap();
-        let listen = ListenOptions::new(address, server, Arc::new(|_| true), vec![Service::COPY]);
+        let listen =
+            ListenOptions::new(address, server, Arc::new(|_| true), vec![ServiceName::COPY]);
         let listener = Listener::bind(listen).await.unwrap();
         let to = listener.local_addr().into();
         let options = Arc::new(ConnectOptions::new(
-            Service::COPY,
+            ServiceName::COPY,
             Route::direct(),
             to,
             client,

@@ -4,9 +4,11 @@
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use longhaul_hop::{Conn, NoOpen, NoRoom, Payer, answer_and_linger, receive_open, unix_ms};
+use longhaul_hop::{
+    Conn, Payer, QuotaExceeded, ReceiveOpenError, answer_and_linger, receive_open, unix_ms,
+};
 use longhaul_proto::{
-    Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode,
+    Admission, Open, OpenRefusal, PublicKey, ReplayMemory, ServiceName, Status, StatusCode,
 };
 use parking_lot::Mutex;
 use rustls::server::UnbufferedServerConnection;
@@ -16,8 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, secured::Secured,
-    tls,
+    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream,
+    secured::TlsStream, tls,
 };
 
 /// Time for which input of a refused initiator is still read, so that no reset overtakes the answer
@@ -25,10 +27,10 @@ use crate::{
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Position reported if the OPEN could not be read (LH-CHAIN-2).
-const UNPLACED: u8 = 0;
+const UNKNOWN_POSITION: u8 = 0;
 
 /// Predicate that returns true if a key may have sessions here.
-pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
+pub(crate) type KeyPredicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// The acceptor's side of sessions: the state shared by all set-ups of a listener.
 ///
@@ -36,10 +38,10 @@ pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 /// TCP connections of their own.
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
-    pub(crate) accept: Predicate,
+    pub(crate) accept: KeyPredicate,
     pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
-    pub(crate) services: Vec<Service>,
+    pub(crate) services: Vec<ServiceName>,
     pub(crate) admission: Admission,
     pub(crate) replays: Mutex<ReplayMemory<Payer>>,
 }
@@ -55,7 +57,7 @@ impl Acceptor {
             services: options.services,
             clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
-            accept: options.accept as Predicate,
+            accept: options.accept as KeyPredicate,
             handshake_timeout: options.handshake_timeout,
         }
     }
@@ -66,7 +68,7 @@ impl Acceptor {
     /// # Errors
     /// [`Error::Refused`] and [`Error::Peer`].
     pub async fn accept(&self, conn: Conn) -> Result<Session, Error> {
-        let first_hop = conn.peer().ok();
+        let first_hop = conn.peer_addr().ok();
         let header = longhaul_hop::GateLimits::default().header;
         let (tls, open) = self.set_up(conn, header, |_| Ok(())).await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
@@ -81,13 +83,13 @@ impl Acceptor {
         &self,
         stream: S,
         header: Duration,
-        verified: impl FnOnce(PublicKey) -> Result<(), NoRoom>,
-    ) -> Result<(Secured<S>, Open), Error> {
+        verified: impl FnOnce(PublicKey) -> Result<(), QuotaExceeded>,
+    ) -> Result<(TlsStream<S>, Open), Error> {
         let decide = |open: &Open| {
-            verified(open.principal).map_err(NotAdmitted::NoRoom)?;
+            verified(open.principal).map_err(AdmissionError::QuotaExceeded)?;
             Ok(Payer::Key(open.principal))
         };
-        match self.admitted(stream, header, decide).await {
+        match self.receive_admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish().await,
             Err(away) => Err(away.report().await),
         }
@@ -101,40 +103,42 @@ impl Acceptor {
     ///
     /// # Errors
     /// [`TurnedAway`], with the OPEN if one could be read. The initiator has not been answered yet.
-    pub async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
+    pub async fn receive_open<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
         header: Duration,
-        decide: impl FnOnce(&Open) -> Result<Payer, Declined>,
-    ) -> Result<Incoming<'_, S>, TurnedAway<'_, S>> {
-        let decide = |open: &Open| decide(open).map_err(NotAdmitted::Declined);
-        self.admitted(stream, header, decide).await
+        decide: impl FnOnce(&Open) -> Result<Payer, SessionRefusal>,
+    ) -> Result<IncomingSession<'_, S>, RejectedConnection<'_, S>> {
+        let decide = |open: &Open| decide(open).map_err(AdmissionError::Declined);
+        self.receive_admitted(stream, header, decide).await
     }
 
-    async fn admitted<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn receive_admitted<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut stream: S,
         header: Duration,
-        decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
-    ) -> Result<Incoming<'_, S>, TurnedAway<'_, S>> {
-        let away = |open, error, unreported: Option<(S, Declined)>| TurnedAway {
+        decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
+    ) -> Result<IncomingSession<'_, S>, RejectedConnection<'_, S>> {
+        let away = |open, error, pending_answer: Option<(S, SessionRefusal)>| RejectedConnection {
             acceptor: self,
             open,
             error,
-            unreported,
+            unreported: pending_answer,
         };
         let (open, began, early) = match timeout(header, receive_open(&mut stream)).await {
             Ok(Ok(received)) => received,
-            Ok(Err(NoOpen::Malformed(error))) => {
-                let refusal = Refusal::from(error);
+            Ok(Err(ReceiveOpenError::Malformed(error))) => {
+                let refusal = OpenRefusal::from(error);
                 let why = refusal.code().into();
                 return Err(away(None, Error::Refused(refusal), Some((stream, why))));
             }
-            Ok(Err(NoOpen::Nothing)) => {
+            Ok(Err(ReceiveOpenError::Empty)) => {
                 let nothing = io::ErrorKind::UnexpectedEof.into();
                 return Err(away(None, Error::Peer(nothing), None));
             }
-            Ok(Err(NoOpen::Lost(error))) => return Err(away(None, Error::Peer(error), None)),
+            Ok(Err(ReceiveOpenError::Lost(error))) => {
+                return Err(away(None, Error::Peer(error), None));
+            }
             Err(_) => {
                 let late = io::Error::new(io::ErrorKind::TimedOut, "no OPEN in time");
                 let why = StatusCode::HeaderTimeout.into();
@@ -142,14 +146,14 @@ impl Acceptor {
             }
         };
         if let Err(refusal) = self.admit(&open, decide) {
-            let reported = refusal.reported(|| self.not_offered(&open.service));
+            let reported = refusal.to_refusal(|| self.not_offered_detail(&open.service));
             return Err(away(
                 Some(Box::new(open)),
                 refusal.into(),
                 Some((stream, reported)),
             ));
         }
-        Ok(Incoming {
+        Ok(IncomingSession {
             acceptor: self,
             stream,
             open,
@@ -162,46 +166,46 @@ impl Acceptor {
     fn admit(
         &self,
         open: &Open,
-        decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
-    ) -> Result<(), NotAdmitted> {
+        decide: impl FnOnce(&Open) -> Result<Payer, AdmissionError>,
+    ) -> Result<(), AdmissionError> {
         let known = (self.accept)(&open.principal);
-        let now = self.initiators_now();
+        let now = self.initiator_clock_ms();
         self.admission
-            .acceptor(
+            .check_at_acceptor(
                 open,
                 now,
                 |_| known,
                 |service| self.services.contains(service),
             )
-            .map_err(NotAdmitted::Refused)?;
+            .map_err(AdmissionError::Refused)?;
         let payer = decide(open)?;
         let mut replays = self.replays.lock();
         replays
             .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
-            .map_err(|error| NotAdmitted::Refused(error.into()))
+            .map_err(|error| AdmissionError::Refused(error.into()))
     }
 
     /// Returns the current time by the initiators' clock, as far as it is known. That clock decides
     /// (LH-SIGN-2).
-    fn initiators_now(&self) -> u64 {
+    fn initiator_clock_ms(&self) -> u64 {
         unix_ms().saturating_add_signed(self.clock_ahead_ms)
     }
 
-    fn not_offered(&self, service: &Service) -> String {
-        let offered: Vec<_> = self.services.iter().map(Service::as_str).collect();
+    fn not_offered_detail(&self, service: &ServiceName) -> String {
+        let offered: Vec<_> = self.services.iter().map(ServiceName::as_str).collect();
         format!("{service}; this one offers: {}", offered.join(", "))
     }
 
-    async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
+    async fn perform_handshake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         mut stream: S,
         open: &Open,
         early: Bytes,
-    ) -> io::Result<Secured<S>> {
+    ) -> io::Result<TlsStream<S>> {
         // Sent at once and not with the handshake, as an initiator may wait for it before it sends
         // more.
         stream
-            .write_all(&self.answer(Some(open), StatusCode::Ok.into()))
+            .write_all(&self.encode_answer(Some(open), StatusCode::Ok.into()))
             .await?;
         stream.flush().await?;
         let binding = open.binding();
@@ -209,7 +213,7 @@ impl Acceptor {
         let connection =
             UnbufferedServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
         let hop = HopStream::accepted(stream, early);
-        Secured::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
+        TlsStream::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
     }
 
     /// Answers with the reason, and reads the initiator's input for a moment (LH-STATUS-6).
@@ -217,14 +221,15 @@ impl Acceptor {
         &self,
         stream: S,
         open: Option<&Open>,
-        why: Declined,
+        why: SessionRefusal,
     ) {
-        answer_and_linger(stream, &self.answer(open, why), LINGER_TIME).await;
+        answer_and_linger(stream, &self.encode_answer(open, why), LINGER_TIME).await;
     }
 
     /// Encodes the STATUS, signed if there is an OPEN to answer (LH-STATUS-7).
-    fn answer(&self, open: Option<&Open>, why: Declined) -> BytesMut {
-        let mut status = Status::of_acceptor(why.code, open.map_or(UNPLACED, Open::position));
+    fn encode_answer(&self, open: Option<&Open>, why: SessionRefusal) -> BytesMut {
+        let mut status =
+            Status::from_acceptor(why.code, open.map_or(UNKNOWN_POSITION, Open::position));
         status.detail = why.detail;
         if why.code == StatusCode::Ok {
             // LH-STATUS-9: nothing waits for the padding, and nothing else is sent in this round
@@ -233,9 +238,9 @@ impl Acceptor {
         }
         if why.code == StatusCode::Expired {
             // LH-STATUS-10.
-            status.clock_unix_ms = Some(self.initiators_now());
+            status.clock_unix_ms = Some(self.initiator_clock_ms());
         }
-        if why.code.is_dial() {
+        if why.code.is_dial_failure() {
             // The server that the off-ramp could not reach.
             status.at = open.and_then(|open| open.onward.clone());
         }
@@ -244,7 +249,7 @@ impl Acceptor {
 }
 
 /// A valid OPEN that has not been answered yet; its initiator waits.
-pub struct Incoming<'a, S = Conn> {
+pub struct IncomingSession<'a, S = Conn> {
     acceptor: &'a Acceptor,
     stream: S,
     open: Open,
@@ -253,7 +258,7 @@ pub struct Incoming<'a, S = Conn> {
     began: Instant,
 }
 
-impl<S> Incoming<'_, S> {
+impl<S> IncomingSession<'_, S> {
     /// Returns the OPEN.
     #[must_use]
     pub const fn open(&self) -> &Open {
@@ -267,9 +272,9 @@ impl<S> Incoming<'_, S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> IncomingSession<'_, S> {
     /// Accepts the session: answers `Ok`, and performs the handshake.
-    async fn establish(self) -> Result<(Secured<S>, Open), Error> {
+    async fn establish(self) -> Result<(TlsStream<S>, Open), Error> {
         let Self {
             acceptor,
             stream,
@@ -279,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
         } = self;
         match timeout(
             acceptor.handshake_timeout,
-            acceptor.secure(stream, &open, early),
+            acceptor.perform_handshake(stream, &open, early),
         )
         .await
         {
@@ -293,40 +298,40 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
     }
 
     /// Refuses the session: reports the reason, and ensures that it can be read (LH-STATUS-6).
-    pub async fn decline(self, why: Declined) {
+    pub async fn decline(self, why: SessionRefusal) {
         self.acceptor
             .refuse(self.stream, Some(&self.open), why)
             .await;
     }
 }
 
-impl Incoming<'_> {
+impl IncomingSession<'_> {
     /// Accepts the session: answers `Ok`, and performs the handshake.
     ///
     /// # Errors
     /// [`Error::Peer`] when the initiator does not complete the handshake.
     pub async fn accept(self) -> Result<Session, Error> {
-        let first_hop = self.stream.peer().ok();
+        let first_hop = self.stream.peer_addr().ok();
         let (tls, open) = self.establish().await?;
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
     /// Completes when the initiator disconnects.
-    pub async fn abandoned(&self) -> io::Error {
+    pub async fn disconnected(&self) -> io::Error {
         self.stream.broken().await
     }
 }
 
 /// Reason why a service refuses a session, as reported to the initiator.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Declined {
+pub struct SessionRefusal {
     /// Status code.
     pub code: StatusCode,
     /// Details in words; at most 256 bytes are sent.
     pub detail: String,
 }
 
-impl From<StatusCode> for Declined {
+impl From<StatusCode> for SessionRefusal {
     fn from(code: StatusCode) -> Self {
         Self {
             code,
@@ -336,17 +341,17 @@ impl From<StatusCode> for Declined {
 }
 
 /// A connection that does not become a session.
-pub struct TurnedAway<'a, S = Conn> {
+pub struct RejectedConnection<'a, S = Conn> {
     acceptor: &'a Acceptor,
     /// OPEN of the connection, if it could be read.
     pub open: Option<Box<Open>>,
     /// Reason of the refusal.
     pub error: Error,
     /// Stream to answer on, and the answer, until it is reported.
-    unreported: Option<(S, Declined)>,
+    unreported: Option<(S, SessionRefusal)>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> RejectedConnection<'_, S> {
     /// Reports the reason to the initiator, if it is still connected, and ensures that it can be
     /// read (LH-STATUS-6).
     pub async fn report(self) -> Error {
@@ -360,31 +365,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
 }
 
 /// Reason why an OPEN gets no session.
-enum NotAdmitted {
-    Refused(Refusal),
-    NoRoom(NoRoom),
-    Declined(Declined),
+enum AdmissionError {
+    Refused(OpenRefusal),
+    QuotaExceeded(QuotaExceeded),
+    Declined(SessionRefusal),
 }
 
-impl NotAdmitted {
+impl AdmissionError {
     /// Returns the answer to the initiator.
-    fn reported(&self, not_offered: impl FnOnce() -> String) -> Declined {
+    fn to_refusal(&self, not_offered: impl FnOnce() -> String) -> SessionRefusal {
         let (code, detail) = match self {
-            Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),
+            Self::Refused(OpenRefusal::NoService) => (StatusCode::NoService, not_offered()),
             Self::Refused(refusal) => (refusal.code(), refusal.to_string()),
-            Self::NoRoom(full) => (StatusCode::Overloaded, full.to_string()),
+            Self::QuotaExceeded(full) => (StatusCode::Overloaded, full.to_string()),
             Self::Declined(why) => (why.code, why.detail.clone()),
         };
-        Declined { code, detail }
+        SessionRefusal { code, detail }
     }
 }
 
-impl From<NotAdmitted> for Error {
-    fn from(refusal: NotAdmitted) -> Self {
+impl From<AdmissionError> for Error {
+    fn from(refusal: AdmissionError) -> Self {
         match refusal {
-            NotAdmitted::Refused(refusal) => Self::Refused(refusal),
-            NotAdmitted::NoRoom(full) => Self::NoRoom(full),
-            NotAdmitted::Declined(Declined { code, detail }) => Self::Declined { code, detail },
+            AdmissionError::Refused(refusal) => Self::Refused(refusal),
+            AdmissionError::QuotaExceeded(full) => Self::QuotaExceeded(full),
+            AdmissionError::Declined(SessionRefusal { code, detail }) => {
+                Self::Declined { code, detail }
+            }
         }
     }
 }

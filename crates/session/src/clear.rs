@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 ///
 /// Each direction has one user, which marks bytes and then reads or writes them.
 #[derive(Debug, Default)]
-pub struct Clear {
+pub struct PlaintextRanges {
     sending: AtomicUsize,
     receiving: AtomicUsize,
     may_receive: AtomicBool,
 }
 
-impl Clear {
+impl PlaintextRanges {
     /// Marks the next `len` bytes written as plaintext.
-    pub fn send(&self, len: usize) {
+    pub fn mark_written(&self, len: usize) {
         self.sending.fetch_add(len, Ordering::Relaxed);
     }
 
     /// Announces that plaintext may arrive from now on. Each record is then returned to the reader
     /// before the next is read, as it may announce plaintext.
-    pub fn may_receive(&self) {
+    pub fn expect_plaintext(&self) {
         self.may_receive.store(true, Ordering::Relaxed);
     }
 
     /// Marks the next `len` bytes read as plaintext. Requires an earlier [`Self::may_receive`].
-    pub fn receive(&self, len: usize) {
+    pub fn mark_read(&self, len: usize) {
         self.receiving.fetch_add(len, Ordering::Relaxed);
     }
 
@@ -34,19 +34,19 @@ impl Clear {
         self.may_receive.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn sending(&self) -> usize {
+    pub(crate) fn unwritten_bytes(&self) -> usize {
         self.sending.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn receiving(&self) -> usize {
+    pub(crate) fn unread_bytes(&self) -> usize {
         self.receiving.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn sent(&self, len: usize) {
+    pub(crate) fn consume_written(&self, len: usize) {
         self.sending.fetch_sub(len, Ordering::Relaxed);
     }
 
-    pub(crate) fn received(&self, len: usize) {
+    pub(crate) fn consume_read(&self, len: usize) {
         self.receiving.fetch_sub(len, Ordering::Relaxed);
     }
 }

@@ -10,10 +10,12 @@ use std::{
 };
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
+use longhaul_hop::{
+    Conn, DialledConnection, HopOptions, Resolver, check_congestion, dial, unix_ms,
+};
 use longhaul_proto::{
-    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING, Open, Route, Service, SessionId,
-    payload_rate,
+    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING_BYTES, Open, Route, ServiceName,
+    SessionId, payload_rate,
 };
 use quantities::path::INITIAL_WINDOW;
 use rustls::client::UnbufferedClientConnection;
@@ -23,21 +25,21 @@ use tokio::{
 };
 
 use crate::{
-    Error, FirstPlace, Identity, ServerTrust, Session, SessionInfo,
+    Error, FirstHop, Identity, ServerTrust, Session, SessionInfo,
     hop_stream::HopStream,
-    secured::Secured,
+    secured::TlsStream,
     tls::{self, ServerKey},
 };
 
 /// Minimum round trip of the first hop that makes a path long. Saving one round trip of slow start
 /// is then worth some kilobytes of padding.
-const LONG_FROM_RTT: Duration = Duration::from_millis(25);
+const MIN_LONG_PATH_RTT: Duration = Duration::from_millis(25);
 /// Bytes of the acceptor's first flight that are not padding: its STATUS of at most 1024 bytes, and
 /// its part of the handshake, with a margin. Anything beyond would take a further round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
 
 /// Bits per byte.
-const BITS: u64 = 8;
+const BITS_PER_BYTE: u64 = 8;
 
 /// Cache of resolved names, shared by all sessions of this process.
 static RESOLVER: LazyLock<Resolver> = LazyLock::new(Resolver::new);
@@ -65,7 +67,7 @@ pub struct ConnectOptions {
     /// Never applies with a grant.
     pub fall_back: bool,
     /// Requested service.
-    pub service: Service,
+    pub service: ServiceName,
     /// Purpose of the transfer, for the logs of the depots: at most 64 bytes.
     pub purpose: Option<String>,
     /// Number of bytes that will be sent, if known.
@@ -109,7 +111,7 @@ impl ConnectOptions {
     /// Creates options with 20 s for the set-up and no fallback.
     #[must_use]
     pub const fn new(
-        service: Service,
+        service: ServiceName,
         route: Route,
         destination: Endpoint,
         identity: Arc<Identity>,
@@ -139,7 +141,7 @@ impl ConnectOptions {
 
     /// Creates options for the ordinary TCP `server`, through the off-ramp at `offramp`.
     #[must_use]
-    pub fn to_server(
+    pub fn through_offramp(
         server: Endpoint,
         route: Route,
         offramp: Endpoint,
@@ -148,7 +150,7 @@ impl ConnectOptions {
     ) -> Self {
         Self {
             onward: Some(server),
-            ..Self::new(Service::TCP, route, offramp, identity, trust)
+            ..Self::new(ServiceName::TCP, route, offramp, identity, trust)
         }
     }
 }
@@ -162,18 +164,18 @@ pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     let deadline = now + options.setup_timeout;
     // A direct connection would not use the circuit (LH-GRANT-4).
     if !options.fall_back || options.route.is_direct() || options.grant.is_some() {
-        return along(options, &options.route, deadline).await;
+        return connect_along(options, &options.route, deadline).await;
     }
     // A silent route must leave time for a direct connection.
-    match along(options, &options.route, now + options.setup_timeout / 2).await {
+    match connect_along(options, &options.route, now + options.setup_timeout / 2).await {
         Err(error) if error.nothing_forwarded() => {
             tracing::warn!(
                 route = %options.route, destination = %options.destination, %error,
                 "falls back to a direct connection"
             );
             // A separate session, with another id and signature (LH-FALLBACK-3).
-            match along(options, &Route::direct(), deadline).await {
-                Ok(session) => Ok(session.having_fallen_back(error.to_string())),
+            match connect_along(options, &Route::direct(), deadline).await {
+                Ok(session) => Ok(session.with_fall_back_reason(error.to_string())),
                 Err(direct) => Err(Error::FellBack {
                     route: Box::new(error),
                     direct: Box::new(direct),
@@ -184,7 +186,7 @@ pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     }
 }
 
-async fn along(
+async fn connect_along(
     options: &ConnectOptions,
     route: &Route,
     deadline: Instant,
@@ -200,18 +202,18 @@ async fn along(
         (true, None) => options.destination_filter.as_ref(),
         _ => None,
     };
-    let dialled = reach(first, options, filter, deadline)
+    let dialled = dial_endpoint(first, options, filter, deadline)
         .await
         .map_err(|source| Error::NotConnected {
             endpoint: first.clone(),
             place: match (route.is_direct(), &options.onward) {
-                (false, _) => FirstPlace::Depot,
-                (true, Some(_)) => FirstPlace::Offramp,
-                (true, None) => FirstPlace::Server,
+                (false, _) => FirstHop::Depot,
+                (true, Some(_)) => FirstHop::Offramp,
+                (true, None) => FirstHop::Server,
             },
             source,
         })?;
-    let Dialled { conn, address } = dialled;
+    let DialledConnection { conn, address } = dialled;
     if let Some(grant) = &options.grant {
         pace(&conn, payload_rate(options.rate.unwrap_or(grant.rate)));
     }
@@ -221,7 +223,7 @@ async fn along(
 /// Paces the first hop of a circuit to `rate`, in bit/s of payload, as the depots do for the later
 /// hops (LH-GRANT-4).
 fn pace(conn: &Conn, rate: u64) {
-    if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS).max(1))) {
+    if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS_PER_BYTE).max(1))) {
         // The depot enforces the rate as well.
         tracing::debug!(%error, "the first hop of a circuit can't be paced");
     }
@@ -234,7 +236,7 @@ fn pace(conn: &Conn, rate: u64) {
 /// As [`connect`].
 pub async fn connect_over(conn: Conn, options: &ConnectOptions) -> Result<Session, Error> {
     let deadline = Instant::now() + options.setup_timeout;
-    let address = conn.peer().ok();
+    let address = conn.peer_addr().ok();
     initiate(conn, address, options, &Route::direct(), deadline).await
 }
 
@@ -276,22 +278,22 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
         return None;
     }
     let info = conn.info().ok()?;
-    if info.rtt < LONG_FROM_RTT && route.is_direct() {
+    if info.rtt < MIN_LONG_PATH_RTT && route.is_direct() {
         return None;
     }
     let fills = (INITIAL_WINDOW * info.send_mss).checked_sub(FIRST_FLIGHT_BYTES)?;
     u16::try_from(fills)
         .ok()
-        .filter(|fills| (1..=MAX_PADDING).contains(fills))
+        .filter(|fills| (1..=MAX_PADDING_BYTES).contains(fills))
 }
 
 /// Connects to the first address of `endpoint` that answers and that the filter admits.
-async fn reach(
+async fn dial_endpoint(
     endpoint: &Endpoint,
     options: &ConnectOptions,
     filter: Option<&AddressFilter>,
     deadline: Instant,
-) -> io::Result<Dialled> {
+) -> io::Result<DialledConnection> {
     let mut addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
         .map_err(|_| {
@@ -304,9 +306,9 @@ async fn reach(
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
         }
     }
-    let hop = Options::with_congestion(options.congestion.clone())
-        .dialled_from(options.source)
-        .from_ports(options.source_ports.clone());
+    let hop = HopOptions::with_congestion(options.congestion.clone())
+        .with_source(options.source)
+        .with_source_ports(options.source_ports.clone());
     Ok(dial(&addresses, |_| hop.clone(), deadline).await?)
 }
 
@@ -318,7 +320,7 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     deadline: Instant,
     now_unix_ms: u64,
     padding: Option<u16>,
-) -> Result<(Secured<S>, SessionId, longhaul_proto::PublicKey), Error> {
+) -> Result<(TlsStream<S>, SessionId, longhaul_proto::PublicKey), Error> {
     let budget = deadline
         .saturating_duration_since(Instant::now())
         .max(Duration::from_millis(1));
@@ -341,16 +343,16 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let mut bytes = BytesMut::new();
     let binding = open.binding();
     let chain = Chain::new(&open, options.server.pinned());
-    open.departing().encode(&mut bytes)?;
+    open.for_first_hop().encode(&mut bytes)?;
 
     let key = ServerKey::new(options.destination.clone(), options.server.clone());
     let config = tls::client_config(&options.identity, Arc::clone(&key), &binding)
-        .map_err(|error| key.failure(error))?;
-    let name = tls::server_name().map_err(|error| key.failure(error))?;
+        .map_err(|error| key.handshake_error(error))?;
+    let name = tls::server_name().map_err(|error| key.handshake_error(error))?;
     let mut hop = HopStream::initiating(stream, bytes.freeze(), chain);
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name)
-        .map_err(|error| key.failure(io::Error::other(error)))?;
-    let handshake = Secured::handshake(&mut hop, &mut connection, |state| {
+        .map_err(|error| key.handshake_error(io::Error::other(error)))?;
+    let handshake = TlsStream::handshake(&mut hop, &mut connection, |state| {
         tls::is_bound(state, &binding)
     });
     let established = match timeout_at(deadline, handshake).await {
@@ -358,23 +360,24 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
         Ok(Err(error)) => {
             return Err(match error.downcast::<ChainFailure>() {
                 Ok(failure) => Error::Hop(Box::new(failure)),
-                Err(error) => key.failure(error),
+                Err(error) => key.handshake_error(error),
             });
         }
         Err(_) => {
             return Err(match hop.pending_chain() {
                 Some(chain) => Error::Hop(Box::new(chain.timed_out())),
-                None => key.failure(io::Error::new(
+                None => key.handshake_error(io::Error::new(
                     io::ErrorKind::TimedOut,
                     "the handshake took too long",
                 )),
             });
         }
     };
-    let Some(peer) = key.trusted() else {
+    let Some(peer) = key.trusted_key() else {
         // Reached only if TLS accepted a server without checking it.
-        return Err(key.failure(io::ErrorKind::PermissionDenied.into()));
+        return Err(key.handshake_error(io::ErrorKind::PermissionDenied.into()));
     };
-    let stream = Secured::new(hop, connection, established).map_err(|error| key.failure(error))?;
+    let stream =
+        TlsStream::new(hop, connection, established).map_err(|error| key.handshake_error(error))?;
     Ok((stream, session_id, peer))
 }

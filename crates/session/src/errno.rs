@@ -9,7 +9,7 @@ use std::io;
 use longhaul_proto::{ChainFailure, FailureKind, StatusCode};
 use rustix::io::Errno;
 
-use crate::{Error, FirstPlace};
+use crate::{Error, FirstHop};
 
 impl Error {
     /// Returns the operating system's error number that the program's `connect` reports; never 0.
@@ -20,13 +20,13 @@ impl Error {
 
     fn as_errno(&self) -> Errno {
         match self {
-            Self::Hop(failure) => of_chain(failure),
+            Self::Hop(failure) => chain_errno(failure),
             Self::NotConnected { place, source, .. } => {
-                let errno = of_io(source);
+                let errno = io_errno(source);
                 match place {
-                    FirstPlace::Server => errno,
-                    FirstPlace::Depot | FirstPlace::Offramp if errno == Errno::TIMEDOUT => errno,
-                    FirstPlace::Depot | FirstPlace::Offramp => Errno::NETUNREACH,
+                    FirstHop::Server => errno,
+                    FirstHop::Depot | FirstHop::Offramp if errno == Errno::TIMEDOUT => errno,
+                    FirstHop::Depot | FirstHop::Offramp => Errno::NETUNREACH,
                 }
             }
             Self::FellBack { direct, .. } => direct.as_errno(),
@@ -41,19 +41,21 @@ impl Error {
 /// Returns the error number of a connection that was dialled directly; never 0.
 #[must_use]
 pub fn errno_of(error: &io::Error) -> i32 {
-    of_io(error).raw_os_error()
+    io_errno(error).raw_os_error()
 }
 
-fn of_chain(failure: &ChainFailure) -> Errno {
+fn chain_errno(failure: &ChainFailure) -> Errno {
     match failure.kind {
-        FailureKind::Depot(code) | FailureKind::Acceptor(code) => of_code(code, failure.at_server),
+        FailureKind::Depot(code) | FailureKind::Acceptor(code) => {
+            status_errno(code, failure.at_server)
+        }
         FailureKind::TimedOut => Errno::TIMEDOUT,
         _ => Errno::NETUNREACH,
     }
 }
 
 /// Maps a status code. `at_server` is true if the reported party is the server itself.
-const fn of_code(code: StatusCode, at_server: bool) -> Errno {
+const fn status_errno(code: StatusCode, at_server: bool) -> Errno {
     match (code, at_server) {
         (StatusCode::DialRefused, true) => Errno::CONNREFUSED,
         (StatusCode::DialUnreachable | StatusCode::NameNotFound, true) => Errno::HOSTUNREACH,
@@ -71,7 +73,7 @@ const fn of_code(code: StatusCode, at_server: bool) -> Errno {
     }
 }
 
-fn of_io(error: &io::Error) -> Errno {
+fn io_errno(error: &io::Error) -> Errno {
     // An error wrapped with its location still contains the number.
     let inside = || {
         let mut source = error.get_ref().and_then(|inner| inner.source());
@@ -166,15 +168,15 @@ mod tests {
             source: io::ErrorKind::ConnectionRefused.into(),
         };
         for (place, errno) in [
-            (FirstPlace::Server, Errno::CONNREFUSED),
-            (FirstPlace::Offramp, Errno::NETUNREACH),
-            (FirstPlace::Depot, Errno::NETUNREACH),
+            (FirstHop::Server, Errno::CONNREFUSED),
+            (FirstHop::Offramp, Errno::NETUNREACH),
+            (FirstHop::Depot, Errno::NETUNREACH),
         ] {
             assert_eq!(refused(place).errno(), errno.raw_os_error(), "{place}");
         }
         let both = Error::FellBack {
-            route: Box::new(refused(FirstPlace::Depot)),
-            direct: Box::new(refused(FirstPlace::Server)),
+            route: Box::new(refused(FirstHop::Depot)),
+            direct: Box::new(refused(FirstHop::Server)),
         };
         assert_eq!(both.errno(), Errno::CONNREFUSED.raw_os_error());
     }

@@ -2,10 +2,10 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-use longhaul_hop::{CongestionError, NoRoom};
+use longhaul_hop::{CongestionError, QuotaExceeded};
 use longhaul_proto::{
-    ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, PublicKey, Refusal,
-    RouteError, StatusCode,
+    ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, OpenRefusal,
+    PublicKey, RouteError, StatusCode,
 };
 
 /// Error of a session, an identity or a list of known hosts.
@@ -20,7 +20,7 @@ pub enum Error {
         /// Endpoint that was dialled.
         endpoint: Endpoint,
         /// Kind of the first hop.
-        place: FirstPlace,
+        place: FirstHop,
         /// Cause.
         source: io::Error,
     },
@@ -140,10 +140,10 @@ pub enum Error {
     Open(#[from] OpenError),
     /// At the listener: the OPEN was refused.
     #[error("refused the OPEN: {0}")]
-    Refused(#[from] Refusal),
+    Refused(#[from] OpenRefusal),
     /// At the listener: the principal has reached its limit of pending set-ups.
     #[error("refused the OPEN: {0}")]
-    NoRoom(#[from] NoRoom),
+    QuotaExceeded(#[from] QuotaExceeded),
     /// At the listener: the service refused the session and reported why.
     #[error("refused the OPEN: it {code}: {detail}")]
     Declined {
@@ -159,7 +159,7 @@ pub enum Error {
 
 /// Kind of the first hop of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstPlace {
+pub enum FirstHop {
     /// A depot.
     Depot,
     /// An off-ramp through which the server is reached.
@@ -168,7 +168,7 @@ pub enum FirstPlace {
     Server,
 }
 
-impl std::fmt::Display for FirstPlace {
+impl std::fmt::Display for FirstHop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Depot => "depot 1",
@@ -193,10 +193,10 @@ impl Error {
 
     /// Returns true if the server does not offer the requested service.
     #[must_use]
-    pub fn is_about_the_service(&self) -> bool {
+    pub fn is_missing_service(&self) -> bool {
         match self {
             Self::Hop(failure) => failure.kind == FailureKind::Acceptor(StatusCode::NoService),
-            Self::FellBack { direct, .. } => direct.is_about_the_service(),
+            Self::FellBack { direct, .. } => direct.is_missing_service(),
             _ => false,
         }
     }
@@ -204,7 +204,7 @@ impl Error {
     /// Returns true if the error concerns the identity or the permissions of a party. It then
     /// persists until a person changes a grant, a policy or a key.
     #[must_use]
-    pub fn is_about_who(&self) -> bool {
+    pub fn is_identity_error(&self) -> bool {
         match self {
             Self::Hop(failure) => matches!(
                 failure.kind,
@@ -221,7 +221,9 @@ impl Error {
                 )
             ),
             Self::ServerKey { .. } | Self::UnknownServer { .. } => true,
-            Self::FellBack { route, direct } => route.is_about_who() && direct.is_about_who(),
+            Self::FellBack { route, direct } => {
+                route.is_identity_error() && direct.is_identity_error()
+            }
             _ => false,
         }
     }
@@ -229,14 +231,14 @@ impl Error {
     /// Returns true if two clocks differ too much. The error persists until a person sets one of
     /// them.
     #[must_use]
-    pub fn is_about_clock(&self) -> bool {
+    pub fn is_clock_error(&self) -> bool {
         match self {
             Self::Hop(failure) => matches!(
                 failure.kind,
                 FailureKind::Depot(StatusCode::Expired)
                     | FailureKind::Acceptor(StatusCode::Expired)
             ),
-            Self::FellBack { direct, .. } => direct.is_about_clock(),
+            Self::FellBack { direct, .. } => direct.is_clock_error(),
             _ => false,
         }
     }
@@ -244,7 +246,7 @@ impl Error {
     /// Returns true if a depot or the server rejected the grant of a circuit (LH-GRANT-2,
     /// LH-GRANT-3).
     #[must_use]
-    pub fn is_about_grant(&self) -> bool {
+    pub fn is_grant_error(&self) -> bool {
         let Self::Hop(failure) = self else {
             return false;
         };
@@ -262,7 +264,7 @@ impl Error {
         match self {
             Self::Hop(failure) => match (failure.kind, &failure.tried) {
                 (FailureKind::Depot(code) | FailureKind::Acceptor(code), Some(tried))
-                    if code.is_dial() =>
+                    if code.is_dial_failure() =>
                 {
                     Some(tried)
                 }
@@ -305,7 +307,7 @@ mod tests {
     fn an_address_is_reported_once() {
         let error = |endpoint: &str| Error::NotConnected {
             endpoint: endpoint.parse().unwrap(),
-            place: FirstPlace::Server,
+            place: FirstHop::Server,
             source: io::Error::other("192.0.2.1:9: Connection refused (os error 111)"),
         };
         assert_eq!(

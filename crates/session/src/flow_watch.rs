@@ -11,37 +11,37 @@ use std::{
 };
 
 use drs::{
-    Advice, Applied, CongestionName, Flow, FlowGuard, Host, Mode, RateFitter, SAMPLE_PERIOD,
-    Sample, Side, Tally,
+    Advice, Applied, CongestionName, Flow, FlowGuard, HostLimits, LimitTally, Mode, RateFitter,
+    SAMPLE_PERIOD, Sample, Side,
 };
 use parking_lot::Mutex;
 
 /// Maximum number of actions kept for the report.
-const MOST_ACTIONS: usize = 32;
+const MAX_REPORTED_ACTIONS: usize = 32;
 
 /// Observations of one session's flow, readable from any thread during the session and after it.
 #[derive(Debug)]
 pub struct FlowWatch {
     begun: Instant,
-    host: Host,
+    host: HostLimits,
     /// Time of the next sample, in microseconds since `begun`; `u64::MAX` (never) once the socket
     /// cannot be sampled.
     due: AtomicU64,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchState>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchState {
     flow: Flow,
-    seen: Seen,
-    fit: Fit,
+    seen: FlowObservations,
+    fit: RateFitting,
 }
 
 /// State of fitting this end's sending rate to the path.
 #[derive(Debug)]
-enum Fit {
+enum RateFitting {
     /// TCP determines the rate.
-    Not,
+    Unfitted,
     /// Fitting begins with the next sample.
     Due,
     /// The rate is fitted until this value is dropped.
@@ -50,9 +50,9 @@ enum Fit {
 
 /// Observations of a watch so far.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct FlowObservations {
     /// Time spent under each limit, and the latest verdict.
-    pub tally: Tally,
+    pub tally: LimitTally,
     /// Latest advice.
     pub advice: Option<Advice>,
     /// Settings applied to the socket and their reasons, oldest first; limited to the first few
@@ -84,7 +84,7 @@ pub struct Seen {
 /// The congestion control stays the host's choice, or that of `--congestion`: a session does not
 /// decide how to share a path with others. Little unsent data is queued, since data in one stream's
 /// socket cannot move to another stream. Slow start does not wait for a window.
-fn flow(mode: Mode, side: Side, host: Host) -> Flow {
+fn new_flow(mode: Mode, side: Side, host: HostLimits) -> Flow {
     Flow::with_host(mode, side, host)
         .keeping_congestion_control()
         .limiting_unsent()
@@ -95,7 +95,7 @@ fn flow(mode: Mode, side: Side, host: Host) -> Flow {
 ///
 /// Without window scaling (RFC 7323) it is 65,535. Otherwise it is half the maximum buffer size, as
 /// the kernel counts the other half as its own overhead.
-fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
+fn largest_window(sample: &Sample, side: Side, host: &HostLimits) -> u64 {
     let buffer = match side {
         Side::Sending => host.send_autotune.max(host.send_explicit),
         Side::Receiving => host.receive_autotune.max(host.receive_explicit),
@@ -108,7 +108,7 @@ fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
     }
 }
 
-impl Seen {
+impl FlowObservations {
     /// Returns the recommended number of streams, if more streams are the advice.
     #[must_use]
     pub fn advised_streams(&self) -> Option<u32> {
@@ -121,15 +121,15 @@ impl Seen {
 
 impl FlowWatch {
     pub(crate) fn new(mode: Mode, side: Side) -> Self {
-        let host = Host::read();
+        let host = HostLimits::read();
         Self {
             begun: Instant::now(),
             host,
             due: AtomicU64::new(0),
-            watched: Mutex::new(Watched {
-                flow: flow(mode, side, host),
-                seen: Seen::default(),
-                fit: Fit::Not,
+            watched: Mutex::new(WatchState {
+                flow: new_flow(mode, side, host),
+                seen: FlowObservations::default(),
+                fit: RateFitting::Unfitted,
             }),
         }
     }
@@ -140,33 +140,33 @@ impl FlowWatch {
     /// Use it for a flow that has the path to itself. With parallel flows of the same transfer, TCP
     /// shares the path.
     pub fn fit_rate(&self) {
-        self.lock().fit = Fit::Due;
+        self.lock().fit = RateFitting::Due;
     }
 
     /// Stops fitting the rate, and releases the socket that a fitted flow holds open.
-    pub(crate) fn let_rate_go(&self) {
-        self.lock().fit = Fit::Not;
+    pub(crate) fn stop_fitting(&self) {
+        self.lock().fit = RateFitting::Unfitted;
     }
 
     /// Discards the observations and restarts, as the given side of the connection.
-    pub fn begin_anew(&self, side: Side) {
+    pub fn restart(&self, side: Side) {
         let mut watched = self.lock();
         let mode = watched.flow.mode();
-        *watched = Watched {
-            flow: flow(mode, side, self.host),
-            seen: Seen::default(),
-            fit: Fit::Not,
+        *watched = WatchState {
+            flow: new_flow(mode, side, self.host),
+            seen: FlowObservations::default(),
+            fit: RateFitting::Unfitted,
         };
     }
 
     /// Returns the observations so far.
     #[must_use]
-    pub fn seen(&self) -> Seen {
+    pub fn observations(&self) -> FlowObservations {
         self.lock().seen.clone()
     }
 
     /// Takes a sample of the socket, if one is due.
-    pub(crate) fn look(&self, socket: impl AsFd) {
+    pub(crate) fn sample(&self, socket: impl AsFd) {
         let now = self.begun.elapsed();
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let due = self.due.load(Ordering::Relaxed);
@@ -183,14 +183,14 @@ impl FlowWatch {
             return;
         }
         let mut watched = self.lock();
-        let Watched { flow, seen, fit } = &mut *watched;
+        let WatchState { flow, seen, fit } = &mut *watched;
         let side = flow.side();
-        if matches!(fit, Fit::Due) && side == Side::Sending {
-            *fit = match RateFitter::of_process().add(&socket, None) {
-                Ok(guard) => Fit::Fitted { _guard: guard },
+        if matches!(fit, RateFitting::Due) && side == Side::Sending {
+            *fit = match RateFitter::global().add(&socket, None) {
+                Ok(guard) => RateFitting::Fitted { _guard: guard },
                 Err(error) => {
                     tracing::debug!(%error, "the rate is left to TCP");
-                    Fit::Not
+                    RateFitting::Unfitted
                 }
             };
         }
@@ -215,7 +215,7 @@ impl FlowWatch {
                 seen.advice = step.advice.or(seen.advice);
                 for applied in step.actions {
                     tracing::debug!(%applied, "right-sizing");
-                    if seen.actions.len() < MOST_ACTIONS {
+                    if seen.actions.len() < MAX_REPORTED_ACTIONS {
                         seen.actions.push(*applied);
                     }
                 }
@@ -225,7 +225,7 @@ impl FlowWatch {
         }
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Watched> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, WatchState> {
         self.watched.lock()
     }
 }
@@ -239,8 +239,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let is_fitted = |watch: &FlowWatch| {
-            watch.look(&socket);
-            matches!(watch.lock().fit, Fit::Fitted { .. })
+            watch.sample(&socket);
+            matches!(watch.lock().fit, RateFitting::Fitted { .. })
         };
         assert!(!is_fitted(&FlowWatch::new(Mode::Observe, Side::Sending)));
         let watch = FlowWatch::new(Mode::Observe, Side::Receiving);
@@ -249,10 +249,10 @@ mod tests {
         let watch = FlowWatch::new(Mode::Observe, Side::Sending);
         watch.fit_rate();
         assert!(is_fitted(&watch));
-        watch.let_rate_go();
+        watch.stop_fitting();
         assert!(!is_fitted(&watch));
         watch.fit_rate();
-        watch.begin_anew(Side::Sending);
-        assert!(matches!(watch.lock().fit, Fit::Not));
+        watch.restart(Side::Sending);
+        assert!(matches!(watch.lock().fit, RateFitting::Unfitted));
     }
 }

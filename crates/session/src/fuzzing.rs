@@ -6,19 +6,19 @@ use std::path::Path;
 
 use longhaul_proto::{
     PublicKey, SigningKey,
-    fuzzing::{Seed, Target, assert_one_line, texts},
+    fuzzing::{FuzzTarget, Seed, assert_one_line, text_seeds},
 };
 
 use crate::{KnownHosts, identity::from_pem};
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "known-hosts",
         property: known_hosts,
         seeds: known_hosts_files,
     },
-    Target {
+    FuzzTarget {
         name: "identity",
         property: identity,
         seeds: identities,
@@ -57,7 +57,7 @@ fn known_hosts_files() -> Vec<Seed> {
         PublicKey::from_bytes([1; 32]),
         PublicKey::from_bytes([2; 32]),
     );
-    texts(&[
+    text_seeds(&[
         (
             "two",
             &format!("# servers\n\nh.example:7511 {one}\n[::1]:1\t{other}\n"),
@@ -84,7 +84,7 @@ fn identities() -> Vec<Seed> {
         MHICAQEwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
         oB8wHQYKKoZIhvcNAQkJFDEPDA1DdXJkbGUgQ2hhaXJzgSEAGb9ECWmEzf6FQbrB\n\
         Z9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PRIVATE KEY-----\n";
-    texts(&[
+    text_seeds(&[
         ("plain", plain),
         ("with-public", with_public),
         ("begin-alone", "-----BEGIN PRIVATE KEY-----"),
@@ -104,6 +104,6 @@ fn identities() -> Vec<Seed> {
 mod tests {
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(super::TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(super::TARGETS);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes, BytesMut};
-use longhaul_proto::{Chain, Progress, Status};
+use longhaul_proto::{Chain, ChainProgress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Size of a read while statuses are expected, in bytes.
@@ -19,9 +19,9 @@ const READ_BYTES: usize = 4096;
 pub(crate) struct HopStream<S> {
     inner: S,
     /// Bytes sent before, and together with, the first bytes written (LH-CHAIN-3).
-    ahead: Bytes,
+    write_prefix: Bytes,
     /// Payload that arrived together with the OPEN or the statuses.
-    behind: Bytes,
+    read_prefix: Bytes,
     chain: Option<Chain>,
     established: bool,
 }
@@ -32,8 +32,8 @@ impl<S> HopStream<S> {
     pub(crate) const fn initiating(inner: S, open: Bytes, chain: Chain) -> Self {
         Self {
             inner,
-            ahead: open,
-            behind: Bytes::new(),
+            write_prefix: open,
+            read_prefix: Bytes::new(),
             chain: Some(chain),
             established: false,
         }
@@ -43,8 +43,8 @@ impl<S> HopStream<S> {
     pub(crate) const fn accepted(inner: S, early: Bytes) -> Self {
         Self {
             inner,
-            ahead: Bytes::new(),
-            behind: early,
+            write_prefix: Bytes::new(),
+            read_prefix: early,
             chain: None,
             established: true,
         }
@@ -79,10 +79,10 @@ impl<S: AsyncRead + Unpin> HopStream<S> {
             }
             received.truncate(length);
             match chain.feed(&received) {
-                Ok(Progress::Waiting) => {}
-                Ok(Progress::Established { consumed }) => {
+                Ok(ChainProgress::Waiting) => {}
+                Ok(ChainProgress::Established { consumed }) => {
                     received.advance(consumed);
-                    self.behind = received.freeze();
+                    self.read_prefix = received.freeze();
                     self.established = true;
                 }
                 Err(failure) => return Poll::Ready(Err(io::Error::other(*failure))),
@@ -100,12 +100,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for HopStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(this.poll_establish(cx))?;
-        if this.behind.is_empty() {
+        if this.read_prefix.is_empty() {
             return Pin::new(&mut this.inner).poll_read(cx, buffer);
         }
         let part = this
-            .behind
-            .split_to(this.behind.len().min(buffer.remaining()));
+            .read_prefix
+            .split_to(this.read_prefix.len().min(buffer.remaining()));
         buffer.put_slice(&part);
         Poll::Ready(Ok(()))
     }
@@ -114,15 +114,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for HopStream<S> {
 impl<S: AsyncWrite + Unpin> HopStream<S> {
     /// Writes the bytes in `ahead` together with `data`. Returns how many bytes of `data` were
     /// written.
-    fn poll_write_ahead(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        while !self.ahead.is_empty() {
-            let slices = [IoSlice::new(&self.ahead), IoSlice::new(data)];
+    fn poll_write_prefix(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        while !self.write_prefix.is_empty() {
+            let slices = [IoSlice::new(&self.write_prefix), IoSlice::new(data)];
             let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            let of_ahead = written.min(self.ahead.len());
-            self.ahead.advance(of_ahead);
+            let of_ahead = written.min(self.write_prefix.len());
+            self.write_prefix.advance(of_ahead);
             if written > of_ahead {
                 return Poll::Ready(Ok(written - of_ahead));
             }
@@ -138,7 +138,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HopStream<S> {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        match ready!(this.poll_write_ahead(cx, data))? {
+        match ready!(this.poll_write_prefix(cx, data))? {
             0 => Pin::new(&mut this.inner).poll_write(cx, data),
             written => Poll::Ready(Ok(written)),
         }
@@ -155,7 +155,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HopStream<S> {
             .find(|slice| !slice.is_empty())
             .map(|slice| &**slice)
             .unwrap_or_default();
-        match ready!(this.poll_write_ahead(cx, first))? {
+        match ready!(this.poll_write_prefix(cx, first))? {
             0 => Pin::new(&mut this.inner).poll_write_vectored(cx, data),
             written => Poll::Ready(Ok(written)),
         }
@@ -167,13 +167,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HopStream<S> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_write_ahead(cx, &[]))?;
+        ready!(this.poll_write_prefix(cx, &[]))?;
         Pin::new(&mut this.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_write_ahead(cx, &[]))?;
+        ready!(this.poll_write_prefix(cx, &[]))?;
         Pin::new(&mut this.inner).poll_shutdown(cx)
     }
 }

@@ -21,7 +21,7 @@ use crate::{Error, tls};
 const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
 const END: &str = "-----END PRIVATE KEY-----";
 /// Maximum size of a key file, in bytes: far more than any Ed25519 key takes.
-const MAX_FILE: usize = 4096;
+const MAX_FILE_BYTES: usize = 4096;
 
 /// An Ed25519 key pair that signs OPENs and authenticates TLS. Files hold it as PKCS #8 in PEM (RFC
 /// 7468).
@@ -81,8 +81,8 @@ impl Identity {
             });
         }
         // Allocated in full, so that no copy of the secret remains where the buffer grew.
-        let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_FILE));
-        file.take(MAX_FILE as u64)
+        let mut text = Zeroizing::new(Vec::with_capacity(2 * MAX_FILE_BYTES));
+        file.take(MAX_FILE_BYTES as u64)
             .read_to_end(&mut text)
             .map_err(failed)?;
         let malformed = |why| Error::Malformed {
@@ -143,7 +143,7 @@ impl Identity {
     /// Returns an identity that signs as itself and uses TLS as another, which acceptors must
     /// refuse.
     #[cfg(test)]
-    pub(crate) fn with_certified_of(&self, other: &Self) -> Self {
+    pub(crate) fn with_certificate_of(&self, other: &Self) -> Self {
         Self {
             key: self.key.clone(),
             certified: other.certified(),

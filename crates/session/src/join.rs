@@ -27,14 +27,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep};
 
 use crate::{FlowWatch, Session};
-pub use buffers::Buffers;
-use way::{Step, Way};
+pub use buffers::BufferPool;
+use way::{DirectionProgress, JoinDirection};
 
 /// Time for which a session may continue sending after its TCP side has closed, counted from when
 /// all of that side's bytes are written.
-const CLOSED_TIME: Duration = Duration::from_secs(5);
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(5);
 /// Minimum bytes moved before a session counts as bulk and is watched.
-const BULK: u64 = 256 * 1024;
+const MIN_BULK_BYTES: u64 = 256 * 1024;
 
 /// Callback for byte counts as they move: bytes written to the TCP connection, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
@@ -43,9 +43,9 @@ pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
 #[derive(Clone)]
 pub struct JoinOptions {
     /// Maximum idle times.
-    pub silence: Silence,
+    pub idle_limits: JoinIdleLimits,
     /// Shared pool of buffers.
-    pub buffers: Arc<Buffers>,
+    pub buffers: Arc<BufferPool>,
     /// Rate limit towards the TCP connection.
     pub to_tcp: Arc<RateLimit>,
     /// Rate limit towards the session.
@@ -55,12 +55,12 @@ pub struct JoinOptions {
     /// Callback that counts moved bytes.
     pub on_moved: Option<OnMoved>,
     /// Maximum number of bytes that each direction may carry.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
 }
 
 /// Maximum idle times of a joined session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Silence {
+pub struct JoinIdleLimits {
     /// Limit while both directions are open. It is checked once per period, so the actual limit is
     /// one to two periods.
     pub open: Duration,
@@ -73,23 +73,23 @@ impl Default for JoinOptions {
     /// half-closed), separate buffers, and automatic right-sizing.
     fn default() -> Self {
         Self {
-            silence: Silence {
+            idle_limits: JoinIdleLimits {
                 open: Duration::from_secs(3600),
                 half_closed: Duration::from_secs(600),
             },
-            buffers: Buffers::new(Buffers::DEFAULT_TOTAL),
+            buffers: BufferPool::new(BufferPool::DEFAULT_TOTAL_BYTES),
             to_tcp: Arc::new(RateLimit::new(None)),
             to_session: Arc::new(RateLimit::new(None)),
             sizing: Mode::Auto,
             on_moved: None,
-            most_bytes: u64::MAX,
+            max_bytes: u64::MAX,
         }
     }
 }
 
 /// One of the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum JoinSide {
     /// The session.
     Session,
     /// The TCP connection.
@@ -98,14 +98,14 @@ pub enum End {
 
 /// Outcome of a joined session. Only [`Ending::Finished`] is clean.
 #[derive(Debug)]
-pub enum Ending {
+pub enum JoinEnding {
     /// Both directions ended, and everything was delivered.
     Finished,
     /// The TCP side had ended its own direction and then accepted no more data from the session.
     /// All its own data was delivered.
     Closed,
     /// A side was reset, truncated, timed out or became unreachable; the other was reset.
-    Died(End, io::Error),
+    Died(JoinSide, io::Error),
     /// The idle limit passed without a byte moving; both were reset.
     Idle,
     /// One direction had ended and no bytes moved in the other within the limit; both were reset.
@@ -118,9 +118,9 @@ pub enum Ending {
 
 /// Result of a joined session.
 #[derive(Debug)]
-pub struct Joined {
+pub struct JoinOutcome {
     /// Outcome.
-    pub ending: Ending,
+    pub ending: JoinEnding,
     /// Bytes that the kernel accepted for the TCP side.
     pub to_tcp: u64,
     /// Bytes written to the session.
@@ -131,7 +131,7 @@ pub struct Joined {
 
 /// A stream that can be joined with an ordinary TCP connection: a session, or another TCP
 /// connection.
-pub trait Far: AsyncRead + AsyncWrite + Unpin {
+pub trait JoinableStream: AsyncRead + AsyncWrite + Unpin {
     /// Completes once the stream is broken, even without a read or write. Polled only while its
     /// writing half is open.
     fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error>;
@@ -143,7 +143,7 @@ pub trait Far: AsyncRead + AsyncWrite + Unpin {
     fn close(self);
 }
 
-impl Far for Session {
+impl JoinableStream for Session {
     fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         Self::poll_broken(self, cx)
     }
@@ -156,7 +156,7 @@ impl Far for Session {
     fn close(self) {}
 }
 
-impl Far for Conn {
+impl JoinableStream for Conn {
     fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         Self::poll_broken(self, cx)
     }
@@ -176,37 +176,37 @@ impl Far for Conn {
 pub struct Join<F = Session> {
     /// `None` once closed.
     ends: Option<(F, Conn)>,
-    to_tcp: Way,
-    to_session: Way,
+    to_tcp: JoinDirection,
+    to_session: JoinDirection,
     options: JoinOptions,
     timer: Pin<Box<Sleep>>,
     /// Event whose time limit is running, and the bytes moved when the timer was set. The timer is
     /// not reset for every byte.
-    waiting_for: Wait,
+    waiting_for: WaitReason,
     moved_at_check: u64,
     bulk: bool,
     flow: Option<Arc<FlowWatch>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum WaitReason {
     Bytes,
     OtherHalf,
     /// The session must notice that the TCP side has closed.
-    Notice,
+    SessionNotice,
 }
 
-impl<F: Far> Join<F> {
+impl<F: JoinableStream> Join<F> {
     /// Joins `session`, or another connection instead, with `conn`.
     #[must_use]
     pub fn new(session: F, conn: Conn, options: JoinOptions) -> Self {
         Self {
             ends: Some((session, conn)),
-            to_tcp: Way::new(options.to_tcp.clone()),
-            to_session: Way::new(options.to_session.clone()),
-            timer: Box::pin(tokio::time::sleep(options.silence.open)),
+            to_tcp: JoinDirection::new(options.to_tcp.clone()),
+            to_session: JoinDirection::new(options.to_session.clone()),
+            timer: Box::pin(tokio::time::sleep(options.idle_limits.open)),
             options,
-            waiting_for: Wait::Bytes,
+            waiting_for: WaitReason::Bytes,
             moved_at_check: 0,
             bulk: false,
             flow: None,
@@ -214,8 +214,8 @@ impl<F: Far> Join<F> {
     }
 
     /// Aborts now, with resets.
-    pub fn abort(&mut self) -> Joined {
-        self.end(Ending::Aborted)
+    pub fn abort(&mut self) -> JoinOutcome {
+        self.finish(JoinEnding::Aborted)
     }
 
     /// Returns the bytes moved so far: to the TCP connection, and to the session.
@@ -224,14 +224,14 @@ impl<F: Far> Join<F> {
         (self.to_tcp.moved, self.to_session.moved)
     }
 
-    fn end(&mut self, ending: Ending) -> Joined {
+    fn finish(&mut self, ending: JoinEnding) -> JoinOutcome {
         if let Some((session, conn)) = self.ends.take()
-            && matches!(ending, Ending::Finished)
+            && matches!(ending, JoinEnding::Finished)
         {
             session.close();
             conn.close();
         }
-        Joined {
+        JoinOutcome {
             ending,
             to_tcp: self.to_tcp.moved,
             to_session: self.to_session.moved,
@@ -240,9 +240,9 @@ impl<F: Far> Join<F> {
     }
 
     /// Moves as many bytes as possible. Returns `Some` when the join has ended.
-    fn advance(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Option<JoinEnding> {
         let Some((session, conn)) = &mut self.ends else {
-            return Some(Ending::Aborted);
+            return Some(JoinEnding::Aborted);
         };
         let before = (self.to_tcp.moved, self.to_session.moved);
         let buffers = &self.options.buffers;
@@ -255,10 +255,10 @@ impl<F: Far> Join<F> {
         if let Some(on_moved) = self.options.on_moved.as_ref().filter(|_| moved != (0, 0)) {
             on_moved(moved.0, moved.1);
         }
-        if self.to_tcp.moved.max(self.to_session.moved) > self.options.most_bytes {
-            return Some(Ending::BeyondSize);
+        if self.to_tcp.moved.max(self.to_session.moved) > self.options.max_bytes {
+            return Some(JoinEnding::BeyondSize);
         }
-        if !self.bulk && self.to_tcp.moved.max(self.to_session.moved) >= BULK {
+        if !self.bulk && self.to_tcp.moved.max(self.to_session.moved) >= MIN_BULK_BYTES {
             let side = match self.to_session.moved > self.to_tcp.moved {
                 true => Side::Sending,
                 false => Side::Receiving,
@@ -267,23 +267,26 @@ impl<F: Far> Join<F> {
             self.flow = session.watch(self.options.sizing, side);
         }
         match (there, back) {
-            (Step::CannotRead(error), _) | (_, Step::CannotWrite(error)) => {
-                return Some(Ending::Died(End::Session, error));
+            (DirectionProgress::CannotRead(error), _)
+            | (_, DirectionProgress::CannotWrite(error)) => {
+                return Some(JoinEnding::Died(JoinSide::Session, error));
             }
-            (_, Step::CannotRead(error)) => return Some(Ending::Died(End::Tcp, error)),
-            (Step::CannotWrite(error), _) if !is_closed(&error) => {
-                return Some(Ending::Died(End::Tcp, error));
+            (_, DirectionProgress::CannotRead(error)) => {
+                return Some(JoinEnding::Died(JoinSide::Tcp, error));
             }
-            (Step::CannotWrite(_), _) => self.discard(cx),
-            (Step::Ended, Step::Ended) => {
+            (DirectionProgress::CannotWrite(error), _) if !is_reset_after_end(&error) => {
+                return Some(JoinEnding::Died(JoinSide::Tcp, error));
+            }
+            (DirectionProgress::CannotWrite(_), _) => self.discard(cx),
+            (DirectionProgress::Ended, DirectionProgress::Ended) => {
                 return Some(match self.to_tcp.discards() {
-                    true => Ending::Closed,
-                    false => Ending::Finished,
+                    true => JoinEnding::Closed,
+                    false => JoinEnding::Finished,
                 });
             }
             _ => {}
         }
-        self.look_for_death(cx).or_else(|| self.check_silence(cx))
+        self.detect_death(cx).or_else(|| self.check_silence(cx))
     }
 
     /// Discards what the session still sends, until it ends, as the TCP side accepts no more.
@@ -296,34 +299,34 @@ impl<F: Far> Join<F> {
     ///
     /// Reads do not notice this if that side has ended its own direction, or if that direction is
     /// held up. The detection must not wait for the next byte.
-    fn look_for_death(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+    fn detect_death(&mut self, cx: &mut Context<'_>) -> Option<JoinEnding> {
         let (session, conn) = self.ends.as_ref()?;
-        if self.to_tcp.is_owed()
+        if self.to_tcp.expects_more()
             && let Poll::Ready(error) = conn.poll_broken(cx)
         {
-            if !is_closed(&error) {
-                return Some(Ending::Died(End::Tcp, error));
+            if !is_reset_after_end(&error) {
+                return Some(JoinEnding::Died(JoinSide::Tcp, error));
             }
             self.discard(cx);
-        } else if self.to_session.is_owed()
+        } else if self.to_session.expects_more()
             && let Poll::Ready(error) = session.poll_broken(cx)
         {
-            return Some(Ending::Died(End::Session, error));
+            return Some(JoinEnding::Died(JoinSide::Session, error));
         }
         None
     }
 
-    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
+    fn check_silence(&mut self, cx: &mut Context<'_>) -> Option<JoinEnding> {
         let moved = self.to_tcp.moved.wrapping_add(self.to_session.moved);
         let waiting_for = match (self.to_tcp.has_ended(), self.to_session.has_ended()) {
-            (_, true) if self.to_tcp.discards() => Wait::Notice,
-            (false, false) => Wait::Bytes,
-            _ => Wait::OtherHalf,
+            (_, true) if self.to_tcp.discards() => WaitReason::SessionNotice,
+            (false, false) => WaitReason::Bytes,
+            _ => WaitReason::OtherHalf,
         };
         let allowed = match waiting_for {
-            Wait::Bytes => self.options.silence.open,
-            Wait::OtherHalf => self.options.silence.half_closed,
-            Wait::Notice => CLOSED_TIME,
+            WaitReason::Bytes => self.options.idle_limits.open,
+            WaitReason::OtherHalf => self.options.idle_limits.half_closed,
+            WaitReason::SessionNotice => CLOSED_TIMEOUT,
         };
         if waiting_for != self.waiting_for {
             self.waiting_for = waiting_for;
@@ -333,10 +336,10 @@ impl<F: Far> Join<F> {
         while self.timer.as_mut().poll(cx).is_ready() {
             match waiting_for {
                 // Regardless of how much the session sends.
-                Wait::Notice => return Some(Ending::Closed),
+                WaitReason::SessionNotice => return Some(JoinEnding::Closed),
                 _ if moved != self.moved_at_check => {}
-                Wait::Bytes => return Some(Ending::Idle),
-                Wait::OtherHalf => return Some(Ending::HalfClosed),
+                WaitReason::Bytes => return Some(JoinEnding::Idle),
+                WaitReason::OtherHalf => return Some(JoinEnding::HalfClosed),
             }
             self.moved_at_check = moved;
             self.timer.as_mut().reset(Instant::now() + allowed);
@@ -350,17 +353,17 @@ impl<F: Far> Join<F> {
 ///
 /// Linux reports that reset as EPIPE, and any other as ECONNRESET. The data of such a peer is
 /// complete, and may still have to be read.
-fn is_closed(error: &io::Error) -> bool {
+fn is_reset_after_end(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-impl<F: Far> Future for Join<F> {
-    type Output = Joined;
+impl<F: JoinableStream> Future for Join<F> {
+    type Output = JoinOutcome;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Joined> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<JoinOutcome> {
         match self.advance(cx) {
             None => Poll::Pending,
-            Some(ending) => Poll::Ready(self.end(ending)),
+            Some(ending) => Poll::Ready(self.finish(ending)),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::{Endpoint, PublicKey};
 
-use crate::{Error, ServerTrust, Verdict, identity::replace_file};
+use crate::{Error, KeyVerdict, ServerTrust, identity::replace_file};
 
 /// A file of servers and their keys. Empty lines and lines that begin with `#` are skipped, and
 /// dropped on saving.
@@ -118,9 +118,9 @@ impl KnownHosts {
     pub fn trust(&self) -> ServerTrust {
         let keys = self.keys.clone();
         ServerTrust::Callback(Arc::new(move |server, found| match keys.get(server) {
-            Some(known) if known == found => Verdict::Trusted,
-            Some(&known) => Verdict::Mismatch { expected: known },
-            None => Verdict::Unknown,
+            Some(known) if known == found => KeyVerdict::Trusted,
+            Some(&known) => KeyVerdict::Mismatch { expected: known },
+            None => KeyVerdict::Unknown,
         }))
     }
 
@@ -173,11 +173,11 @@ mod tests {
         let ServerTrust::Callback(verdict) = KnownHosts::open(&path).unwrap().trust() else {
             panic!("a callback")
         };
-        assert_eq!(verdict(&one, &key(1)), Verdict::Unknown);
-        assert_eq!(verdict(&two, &key(2)), Verdict::Trusted);
+        assert_eq!(verdict(&one, &key(1)), KeyVerdict::Unknown);
+        assert_eq!(verdict(&two, &key(2)), KeyVerdict::Trusted);
         assert_eq!(
             verdict(&two, &key(3)),
-            Verdict::Mismatch { expected: key(2) }
+            KeyVerdict::Mismatch { expected: key(2) }
         );
         assert_eq!(
             std::fs::read_dir(directory.path()).unwrap().count(),

@@ -50,18 +50,21 @@ mod secured;
 mod session;
 mod tls;
 
-pub use accept::{Acceptor, Declined, Incoming, TurnedAway};
-pub use clear::Clear;
+pub use accept::{Acceptor, IncomingSession, RejectedConnection, SessionRefusal};
+pub use clear::PlaintextRanges;
 pub use connect::{AddressFilter, ConnectOptions, connect, connect_over};
 pub use errno::errno_of;
-pub use error::{Error, FirstPlace};
-pub use flow_watch::{FlowWatch, Seen};
+pub use error::{Error, FirstHop};
+pub use flow_watch::{FlowObservations, FlowWatch};
 pub use identity::Identity;
-pub use join::{Buffers, End, Ending, Far, Join, JoinOptions, Joined, Silence};
+pub use join::{
+    BufferPool, Join, JoinEnding, JoinIdleLimits, JoinOptions, JoinOutcome, JoinSide,
+    JoinableStream,
+};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
 pub use longhaul_hop::read_trusted_file;
-pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};
+pub use longhaul_proto::{Endpoint, PublicKey, Route, ServiceName, SessionId, Status};
 pub use secured::SESSION_BYTES;
-pub use session::{Session, SessionInfo, Unprotected};
-pub use tls::{AskForServer, ServerTrust, Verdict};
+pub use session::{PlaintextStream, Session, SessionInfo};
+pub use tls::{KeyVerdict, ServerKeyCallback, ServerTrust};

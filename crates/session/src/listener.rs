@@ -2,8 +2,10 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use longhaul_hop::{Conn, Entered, EventLog, Gate, GateLimits, ListenError, Options, Payer};
-use longhaul_proto::{PublicKey, Service};
+use longhaul_hop::{
+    AdmittedConnection, Conn, ConnectionGate, EventLog, GateLimits, HopOptions, ListenError, Payer,
+};
+use longhaul_proto::{PublicKey, ServiceName};
 use tokio::{
     sync::{Mutex, mpsc},
     task::{AbortHandle, JoinSet},
@@ -25,7 +27,7 @@ pub struct ListenOptions {
     /// not block.
     pub accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     /// Offered services; requests for any other are refused.
-    pub services: Vec<Service>,
+    pub services: Vec<ServiceName>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
     /// Milliseconds by which the initiators' clock is ahead of this host's; negative if it is
@@ -47,7 +49,7 @@ impl ListenOptions {
         addr: SocketAddr,
         identity: Arc<Identity>,
         accept: Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>,
-        services: Vec<Service>,
+        services: Vec<ServiceName>,
     ) -> Self {
         Self {
             addr,
@@ -79,7 +81,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Listen`] or [`Error::Congestion`].
     pub async fn bind(options: ListenOptions) -> Result<Self, Error> {
-        let hop = Options::with_congestion(options.congestion.clone());
+        let hop = HopOptions::with_congestion(options.congestion.clone());
         let failed = |source| Error::Listen {
             address: options.addr,
             source,
@@ -91,7 +93,7 @@ impl Listener {
             })?;
         let address = listener.local_addr().map_err(failed)?;
         let (sender, ready) = mpsc::channel(MAX_READY_SESSIONS);
-        let gate = Gate::new(options.gate);
+        let gate = ConnectionGate::new(options.gate);
         let acceptor = Arc::new(Acceptor::new(options));
         let events = Arc::new(EventLog::new());
         let task = tokio::spawn(serve(listener, gate, acceptor, events, sender)).abort_handle();
@@ -125,7 +127,7 @@ impl Drop for Listener {
 
 async fn serve(
     mut listener: longhaul_hop::Listener,
-    gate: Arc<Gate>,
+    gate: Arc<ConnectionGate>,
     acceptor: Arc<Acceptor>,
     events: Arc<EventLog>,
     ready: mpsc::Sender<Session>,
@@ -141,22 +143,22 @@ async fn serve(
         while set_ups.try_join_next().is_some() {}
         // The gate admits a connection before anything is known of it, and evicts one if there are
         // too many (LH-ACCEPT-1).
-        let entered = gate.enter(peer.ip());
+        let entered = gate.admit(peer.ip());
         let (acceptor, events, ready) = (Arc::clone(&acceptor), Arc::clone(&events), ready.clone());
         set_ups.spawn(async move {
             let conn = match Conn::new(fd) {
                 Ok(conn) => conn,
-                Err(error) => return failed_set_up(&events, peer, None, &Error::Peer(error)),
+                Err(error) => return log_failed_set_up(&events, peer, None, &Error::Peer(error)),
             };
             let mut principal = None;
-            let Entered {
-                mut place,
+            let AdmittedConnection {
+                permit: mut place,
                 mut eviction,
                 header,
             } = entered;
             let verified = |key| {
                 let payer = *principal.insert(Payer::Key(key));
-                place.verified(payer)
+                place.charge_to(payer)
             };
             let set_up = set_up(&acceptor, conn, peer, header, verified);
             let done = tokio::select! {
@@ -168,14 +170,14 @@ async fn serve(
                 // The permit is held until the session is accepted, so sessions that nobody accepts
                 // hold back new ones.
                 Ok(session) => drop(ready.send(session).await),
-                Err(error) => failed_set_up(&events, peer, principal, &error),
+                Err(error) => log_failed_set_up(&events, peer, principal, &error),
             }
             drop(place);
         });
     }
 }
 
-fn failed_set_up(events: &EventLog, peer: SocketAddr, payer: Option<Payer>, error: &Error) {
+fn log_failed_set_up(events: &EventLog, peer: SocketAddr, payer: Option<Payer>, error: &Error) {
     events.log(
         payer,
         |left_out| tracing::info!(%peer, %error, left_out, "no session"),
@@ -187,7 +189,7 @@ async fn set_up(
     conn: Conn,
     peer: SocketAddr,
     header: Duration,
-    verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::NoRoom>,
+    verified: impl FnOnce(PublicKey) -> Result<(), longhaul_hop::QuotaExceeded>,
 ) -> Result<Session, Error> {
     let (tls, open) = acceptor.set_up(conn, header, verified).await?;
     Ok(Session::new(tls, SessionInfo::accepted(open, Some(peer))))

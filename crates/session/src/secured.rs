@@ -20,18 +20,22 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use crate::clear::Clear;
+use crate::clear::PlaintextRanges;
 use crate::hop_stream::HopStream;
-pub(crate) use handshake::Handshaking;
+pub(crate) use handshake::HandshakeConnection;
 use handshake::Keys;
-use incoming::{Incoming, READ_AHEAD};
-use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, Outgoing, RecordError, Sealer};
+use incoming::{InputBuffer, READ_AHEAD_BYTES};
+use record::{
+    Content, HEADER_BYTES, MAX_BODY_BYTES, MAX_DATA_BYTES, Opener, OutgoingRecords, RecordError,
+    Sealer,
+};
 
 /// Maximum bytes of data sealed into records before they are written.
-const MAX_SEALED_AT_ONCE: usize = 8 * MAX_DATA;
+const MAX_SEALED_BYTES: usize = 8 * MAX_DATA_BYTES;
 /// Memory of a session in bytes: data read ahead, data without a reader yet, and unwritten records.
-pub const SESSION_BYTES: usize = READ_AHEAD + MAX_BODY + 8 * (HEADER + MAX_BODY);
-const _: () = assert!(MAX_SEALED_AT_ONCE <= 8 * MAX_DATA);
+pub const SESSION_BYTES: usize =
+    READ_AHEAD_BYTES + MAX_BODY_BYTES + 8 * (HEADER_BYTES + MAX_BODY_BYTES);
+const _: () = assert!(MAX_SEALED_BYTES <= 8 * MAX_DATA_BYTES);
 /// Maximum number of consecutive records without data. A peer has no reason to send more.
 const MAX_EMPTY_RECORDS: u32 = 32;
 
@@ -46,26 +50,26 @@ const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
 /// A byte stream under TLS.
-pub(crate) struct Secured<S> {
+pub(crate) struct TlsStream<S> {
     io: HopStream<S>,
     keys: Keys,
     sealer: Sealer,
     opener: Opener,
-    incoming: Incoming,
+    incoming: InputBuffer,
     /// Data of a record for which the reader had no room, and how much of it was consumed.
     rest: Vec<u8>,
     rest_taken: usize,
-    outgoing: Outgoing,
+    outgoing: OutgoingRecords,
     /// The peer requested a key update that has not been sent yet.
     owes_key_update: bool,
     empty_records: u32,
-    reading: Reading,
-    said_close: bool,
-    clear: Arc<Clear>,
+    reading: ReadState,
+    close_notify_sent: bool,
+    clear: Arc<PlaintextRanges>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadState {
     Open,
     /// close_notify was received.
     Ended,
@@ -73,7 +77,7 @@ enum Reading {
     Failed,
 }
 
-impl<S> fmt::Debug for Secured<S> {
+impl<S> fmt::Debug for TlsStream<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secured")
             .field("reading", &self.reading)
@@ -81,12 +85,12 @@ impl<S> fmt::Debug for Secured<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// Performs the handshake. `check` then examines the connection.
     ///
     /// # Errors
     /// Errors of the connection unchanged; TLS errors as [`io::ErrorKind::InvalidData`].
-    pub(crate) async fn establish<C: Handshaking>(
+    pub(crate) async fn establish<C: HandshakeConnection>(
         mut io: HopStream<S>,
         mut connection: C,
         check: impl FnOnce(&rustls::CommonState) -> bool,
@@ -98,14 +102,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
 
     /// Performs the handshake like [`Self::establish`], for callers that examine `io` after a
     /// timeout.
-    pub(crate) async fn handshake<C: Handshaking>(
+    pub(crate) async fn handshake<C: HandshakeConnection>(
         io: &mut HopStream<S>,
         connection: &mut C,
         check: impl FnOnce(&rustls::CommonState) -> bool,
-    ) -> io::Result<Established> {
+    ) -> io::Result<CompletedHandshake> {
         let incoming = handshake::handshake(io, connection).await?;
         match check(connection.state()) {
-            true => Ok(Established(incoming)),
+            true => Ok(CompletedHandshake(incoming)),
             false => Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "the TLS handshake is not bound to the OPEN",
@@ -114,10 +118,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Creates the stream once the handshake is complete.
-    pub(crate) fn new<C: Handshaking>(
+    pub(crate) fn new<C: HandshakeConnection>(
         io: HopStream<S>,
         connection: C,
-        Established(incoming): Established,
+        CompletedHandshake(incoming): CompletedHandshake,
     ) -> io::Result<Self> {
         let (ExtractedSecrets { tx, rx }, keys) = connection.into_keys().map_err(invalid)?;
         let sealer = Sealer::new(tx, keys.records_per_key()).map_err(invalid)?;
@@ -130,38 +134,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             incoming,
             rest: Vec::new(),
             rest_taken: 0,
-            outgoing: Outgoing::default(),
+            outgoing: OutgoingRecords::default(),
             owes_key_update: false,
             empty_records: 0,
-            reading: Reading::Open,
-            said_close: false,
+            reading: ReadState::Open,
+            close_notify_sent: false,
             clear: Arc::default(),
         })
     }
 }
 
 /// A completed handshake, and the input that followed it.
-pub(crate) struct Established(Incoming);
+pub(crate) struct CompletedHandshake(InputBuffer);
 
-impl<S> Secured<S> {
+impl<S> TlsStream<S> {
     /// Returns the connection.
     pub(crate) const fn hop(&self) -> &HopStream<S> {
         &self.io
     }
 
     /// Returns the handle that marks the next bytes as plaintext.
-    pub(crate) const fn clear(&self) -> &Arc<Clear> {
+    pub(crate) const fn plaintext_ranges(&self) -> &Arc<PlaintextRanges> {
         &self.clear
     }
 
-    fn rest(&self) -> &[u8] {
+    fn leftover(&self) -> &[u8] {
         self.rest.get(self.rest_taken..).unwrap_or_default()
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
     /// Reads plaintext bytes; bytes that were read ahead come first.
-    pub(crate) fn poll_read_unprotected(
+    pub(crate) fn poll_read_plaintext(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -177,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Writes plaintext bytes after all pending records.
-    pub(crate) fn poll_write_unprotected(
+    pub(crate) fn poll_write_plaintext(
         &mut self,
         cx: &mut Context<'_>,
         data: &[u8],
@@ -187,10 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Ends this direction of the connection without close_notify.
-    pub(crate) fn poll_shutdown_unprotected(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_shutdown_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_write_records(cx))?;
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
@@ -201,12 +202,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             self.owes_key_update = false;
             self.update_key()?;
         }
-        while !self.outgoing.left().is_empty() {
-            let written = ready!(Pin::new(&mut self.io).poll_write(cx, self.outgoing.left()))?;
+        while !self.outgoing.unwritten().is_empty() {
+            let written = ready!(Pin::new(&mut self.io).poll_write(cx, self.outgoing.unwritten()))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.outgoing.wrote(written);
+            self.outgoing.consume(written);
         }
         Poll::Ready(Ok(()))
     }
@@ -223,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
 
     /// Seals a record, after a switch of keys if the current one has reached its limit.
     fn seal(&mut self, content: Content, data: &[u8]) -> io::Result<()> {
-        if self.sealer.is_spent() {
+        if self.sealer.is_nearly_exhausted() {
             self.update_key()?;
         }
         self.sealer
@@ -240,7 +241,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         loop {
-            let rest = self.rest();
+            let rest = self.leftover();
             if !rest.is_empty() {
                 let len = rest.len().min(buffer.remaining());
                 buffer.put_slice(rest.get(..len).unwrap_or_default());
@@ -248,22 +249,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             }
             let has_some = buffer.filled().len() > before;
             match self.reading {
-                Reading::Ended => return Poll::Ready(Ok(())),
-                Reading::Failed if !has_some => {
+                ReadState::Ended => return Poll::Ready(Ok(())),
+                ReadState::Failed if !has_some => {
                     return Poll::Ready(Err(invalid(RecordError::Forged)));
                 }
-                Reading::Failed => return Poll::Ready(Ok(())),
-                Reading::Open if buffer.remaining() == 0 => return Poll::Ready(Ok(())),
-                Reading::Open if has_some && self.clear.is_expected() => {
+                ReadState::Failed => return Poll::Ready(Ok(())),
+                ReadState::Open if buffer.remaining() == 0 => return Poll::Ready(Ok(())),
+                ReadState::Open if has_some && self.clear.is_expected() => {
                     return Poll::Ready(Ok(()));
                 }
-                Reading::Open => {}
+                ReadState::Open => {}
             }
             match self.incoming.record_len() {
                 // Opens further records only directly into the buffer: leftover data would have to
                 // be copied.
                 Ok(Some(len))
-                    if has_some && record::opened_len(len - HEADER) > buffer.remaining() =>
+                    if has_some
+                        && record::open_buffer_len(len - HEADER_BYTES) > buffer.remaining() =>
                 {
                     return Poll::Ready(Ok(()));
                 }
@@ -279,15 +281,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
                         return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
-                Err(error) => return Poll::Ready(Err(self.fail(cx, Fault::Record(error)))),
+                Err(error) => return Poll::Ready(Err(self.fail(cx, ReadFault::Record(error)))),
             }
         }
     }
 
     /// Opens the first record, of `len` bytes, into `buffer`, or into `rest` if `buffer` has no
     /// room.
-    fn open(&mut self, len: usize, buffer: &mut ReadBuf<'_>) -> Result<(), Fault> {
-        let needed = record::opened_len(len - HEADER);
+    fn open(&mut self, len: usize, buffer: &mut ReadBuf<'_>) -> Result<(), ReadFault> {
+        let needed = record::open_buffer_len(len - HEADER_BYTES);
         let direct = buffer.remaining() >= needed;
         let record = self.incoming.bytes().get(..len).unwrap_or_default();
         let (content, data_len) = if direct {
@@ -295,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
                 .open(record, buffer.initialize_unfilled_to(needed))?
         } else {
             if self.rest.len() < needed {
-                self.rest.resize(MAX_BODY, 0);
+                self.rest.resize(MAX_BODY_BYTES, 0);
             }
             let opened = self.opener.open(record, &mut self.rest)?;
             self.rest.truncate(opened.1);
@@ -307,14 +309,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             if data_len > 0 {
                 self.empty_records = 0;
             } else {
-                self.no_data()?;
+                self.count_empty_record()?;
             }
             if direct {
                 buffer.advance(data_len);
             }
             return Ok(());
         }
-        self.no_data()?;
+        self.count_empty_record()?;
         let message = match direct {
             true => buffer.initialize_unfilled_to(data_len).to_vec(),
             false => std::mem::take(&mut self.rest),
@@ -326,7 +328,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         }
     }
 
-    fn no_data(&mut self) -> Result<(), Fault> {
+    fn count_empty_record(&mut self) -> Result<(), ReadFault> {
         self.empty_records += 1;
         match self.empty_records > MAX_EMPTY_RECORDS {
             true => Err(RecordError::Unexpected.into()),
@@ -334,20 +336,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         }
     }
 
-    fn alert(&mut self, message: &[u8]) -> Result<(), Fault> {
+    fn alert(&mut self, message: &[u8]) -> Result<(), ReadFault> {
         let &[_, description] = message else {
             return Err(RecordError::Unexpected.into());
         };
         match AlertDescription::from(description) {
-            AlertDescription::CloseNotify => self.reading = Reading::Ended,
+            AlertDescription::CloseNotify => self.reading = ReadState::Ended,
             AlertDescription::UserCanceled => {}
-            alert => return Err(Fault::Alert(alert)),
+            alert => return Err(ReadFault::Alert(alert)),
         }
         Ok(())
     }
 
     /// Handles whole handshake messages that may follow the handshake (RFC 8446, section 4.6).
-    fn handshake_messages(&mut self, mut messages: &[u8]) -> Result<(), Fault> {
+    fn handshake_messages(&mut self, mut messages: &[u8]) -> Result<(), ReadFault> {
         while !messages.is_empty() {
             let (&[kind, high, middle, low], behind) = messages
                 .split_first_chunk()
@@ -376,24 +378,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Stops reading, and reports the reason to the peer if that can be written at once.
-    fn fail(&mut self, cx: &mut Context<'_>, fault: Fault) -> io::Error {
-        self.reading = Reading::Failed;
+    fn fail(&mut self, cx: &mut Context<'_>, fault: ReadFault) -> io::Error {
+        self.reading = ReadState::Failed;
         self.rest.clear();
         let error = match fault {
-            Fault::Alert(alert) => return invalid(rustls::Error::AlertReceived(alert)),
-            Fault::Record(error) => error,
+            ReadFault::Alert(alert) => return invalid(rustls::Error::AlertReceived(alert)),
+            ReadFault::Record(error) => error,
         };
         let description = match error {
             RecordError::Forged => AlertDescription::BadRecordMac,
             RecordError::Malformed => AlertDescription::DecodeError,
             RecordError::Unexpected | RecordError::Exhausted => AlertDescription::UnexpectedMessage,
         };
-        if !self.said_close
+        if !self.close_notify_sent
             && self
                 .seal(Content::Alert, &[FATAL, description.into()])
                 .is_ok()
         {
-            self.said_close = true;
+            self.close_notify_sent = true;
             let _ = self.poll_write_records(cx);
         }
         invalid(error)
@@ -402,13 +404,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
 
 /// Reason why reading stopped.
 #[derive(Debug)]
-enum Fault {
+enum ReadFault {
     Record(RecordError),
     /// The peer reported a fault.
     Alert(AlertDescription),
 }
 
-impl From<RecordError> for Fault {
+impl From<RecordError> for ReadFault {
     fn from(error: RecordError) -> Self {
         Self::Record(error)
     }
@@ -418,54 +420,52 @@ fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let clear = this.clear.receiving();
+        let clear = this.clear.unread_bytes();
         if clear == 0 {
             return this.poll_read_records(cx, buffer);
         }
         // Reads no more than the plaintext: a record follows.
         let room = clear.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
-        ready!(this.poll_read_unprotected(cx, &mut part))?;
+        ready!(this.poll_read_plaintext(cx, &mut part))?;
         let len = part.filled().len();
         if len == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         buffer.advance(len);
-        this.clear.received(len);
+        this.clear.consume_read(len);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.said_close {
+        if this.close_notify_sent {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let clear = this.clear.sending();
+        let clear = this.clear.unwritten_bytes();
         if clear > 0 {
             let part = data.get(..data.len().min(clear)).unwrap_or(data);
-            let written = ready!(this.poll_write_unprotected(cx, part))?;
-            this.clear.sent(written);
+            let written = ready!(this.poll_write_plaintext(cx, part))?;
+            this.clear.consume_written(written);
             return Poll::Ready(Ok(written));
         }
         // Earlier data is written first, which bounds the pending records.
         ready!(this.poll_write_records(cx))?;
-        let taken = data
-            .get(..data.len().min(MAX_SEALED_AT_ONCE))
-            .unwrap_or(data);
-        for part in taken.chunks(MAX_DATA) {
+        let taken = data.get(..data.len().min(MAX_SEALED_BYTES)).unwrap_or(data);
+        for part in taken.chunks(MAX_DATA_BYTES) {
             this.seal(Content::Data, part)?;
         }
         match this.poll_write_records(cx) {
@@ -483,8 +483,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.said_close {
-            this.said_close = true;
+        if !this.close_notify_sent {
+            this.close_notify_sent = true;
             this.seal(
                 Content::Alert,
                 &[WARNING, AlertDescription::CloseNotify.into()],

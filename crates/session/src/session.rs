@@ -12,16 +12,16 @@ use std::{
 
 use drs::TcpInfo;
 use longhaul_hop::Conn;
-use longhaul_proto::{Endpoint, Open, PublicKey, Route, Service, SessionId, Status};
+use longhaul_proto::{Endpoint, Open, PublicKey, Route, ServiceName, SessionId, Status};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
 };
 
-use crate::{Clear, FlowWatch, secured::Secured};
+use crate::{FlowWatch, PlaintextRanges, secured::TlsStream};
 
 /// Time for which [`Session::close`] waits for the peer to close its half.
-const CLOSE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One end of a session.
 ///
@@ -31,7 +31,7 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
 #[derive(Debug)]
 pub struct Session {
-    tls: Secured<Conn>,
+    tls: TlsStream<Conn>,
     info: SessionInfo,
     watch: Option<Arc<FlowWatch>>,
 }
@@ -51,7 +51,7 @@ pub struct SessionInfo {
     /// Answers of the hops, in order; empty at the acceptor.
     pub statuses: Vec<Status>,
     /// Service that the initiator requested.
-    pub service: Service,
+    pub service: ServiceName,
     /// Purpose of the transfer as stated by the initiator, for logs.
     pub purpose: Option<String>,
     /// Number of bytes that the initiator expects to send.
@@ -87,7 +87,7 @@ impl SessionInfo {
 }
 
 impl Session {
-    pub(crate) const fn new(tls: Secured<Conn>, info: SessionInfo) -> Self {
+    pub(crate) const fn new(tls: TlsStream<Conn>, info: SessionInfo) -> Self {
         Self {
             tls,
             info,
@@ -95,7 +95,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn having_fallen_back(mut self, reason: String) -> Self {
+    pub(crate) fn with_fall_back_reason(mut self, reason: String) -> Self {
         self.info.fell_back = Some(reason);
         self
     }
@@ -110,7 +110,7 @@ impl Session {
     /// dialled.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.hop().local().ok()
+        self.hop().local_addr().ok()
     }
 
     /// Returns the kernel's TCP_INFO of this end's hop.
@@ -129,9 +129,9 @@ impl Session {
         watch
     }
 
-    fn look(&self) {
+    fn sample_flow(&self) {
         if let Some(watch) = &self.watch {
-            watch.look(self.hop());
+            watch.sample(self.hop());
         }
     }
 
@@ -147,7 +147,7 @@ impl Session {
             while self.read(&mut discarded).await? != 0 {}
             Ok(())
         };
-        timeout(CLOSE, closing)
+        timeout(CLOSE_TIMEOUT, closing)
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -157,16 +157,16 @@ impl Session {
     ///
     /// No byte may use the session itself any more, and dropping it no longer resets the
     /// connection. An end of file here proves nothing (LH-PLAIN-2).
-    pub fn unprotected(&mut self) -> Unprotected<'_> {
+    pub fn plaintext_stream(&mut self) -> PlaintextStream<'_> {
         self.hop().end_cleanly();
-        Unprotected(self)
+        PlaintextStream(self)
     }
 
     /// Returns the handle that marks the next bytes as plaintext, while all others stay protected
     /// (LH-CLEAR-1).
     #[must_use]
-    pub fn clear(&self) -> Arc<Clear> {
-        self.tls.clear().clone()
+    pub fn plaintext_ranges(&self) -> Arc<PlaintextRanges> {
+        self.tls.plaintext_ranges().clone()
     }
 
     /// Completes once this end's hop is broken, even without a read or write. Works only until this
@@ -186,7 +186,7 @@ impl Drop for Session {
     /// open (LH-END-3).
     fn drop(&mut self) {
         if let Some(watch) = &self.watch {
-            watch.let_rate_go();
+            watch.stop_fitting();
         }
     }
 }
@@ -203,7 +203,7 @@ impl AsyncRead for Session {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.look();
+        self.sample_flow();
         Pin::new(&mut self.tls)
             .poll_read(cx, buffer)
             .map_err(|error| match error.kind() {
@@ -222,7 +222,7 @@ impl AsyncWrite for Session {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.look();
+        self.sample_flow();
         Pin::new(&mut self.tls).poll_write(cx, data)
     }
 
@@ -237,25 +237,25 @@ impl AsyncWrite for Session {
 
 /// Plaintext byte stream of a session, returned by [`Session::unprotected`].
 #[derive(Debug)]
-pub struct Unprotected<'a>(&'a mut Session);
+pub struct PlaintextStream<'a>(&'a mut Session);
 
-impl AsyncRead for Unprotected<'_> {
+impl AsyncRead for PlaintextStream<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.0.tls.poll_read_unprotected(cx, buffer)
+        self.0.tls.poll_read_plaintext(cx, buffer)
     }
 }
 
-impl AsyncWrite for Unprotected<'_> {
+impl AsyncWrite for PlaintextStream<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0.tls.poll_write_unprotected(cx, data)
+        self.0.tls.poll_write_plaintext(cx, data)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -263,6 +263,6 @@ impl AsyncWrite for Unprotected<'_> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.tls.poll_shutdown_unprotected(cx)
+        self.0.tls.poll_shutdown_plaintext(cx)
     }
 }

@@ -31,9 +31,9 @@ use rustls::{
 use crate::{Error, Identity};
 
 /// Prefix of the application protocol's name (LH-TLS-2).
-const ALPN: &str = "longhaul/1";
+const ALPN_PREFIX: &str = "longhaul/1";
 /// Callback that decides on a server by its address and the key that it presents.
-pub type AskForServer = Arc<dyn Fn(&Endpoint, &PublicKey) -> Verdict + Send + Sync>;
+pub type ServerKeyCallback = Arc<dyn Fn(&Endpoint, &PublicKey) -> KeyVerdict + Send + Sync>;
 
 /// The initiator's check of the server's key.
 #[derive(Clone)]
@@ -41,12 +41,12 @@ pub enum ServerTrust {
     /// Accepts exactly this key.
     Pinned(PublicKey),
     /// Calls a function in the middle of the handshake. It must not wait for a person.
-    Callback(AskForServer),
+    Callback(ServerKeyCallback),
 }
 
 /// Verdict on a server's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum KeyVerdict {
     /// The key is the server's.
     Trusted,
     /// The server is unknown; the connection fails with [`Error::UnknownServer`].
@@ -67,10 +67,10 @@ impl ServerTrust {
         }
     }
 
-    fn verdict(&self, server: &Endpoint, found: &PublicKey) -> Verdict {
+    fn verdict(&self, server: &Endpoint, found: &PublicKey) -> KeyVerdict {
         match self {
-            Self::Pinned(expected) if expected == found => Verdict::Trusted,
-            Self::Pinned(expected) => Verdict::Mismatch {
+            Self::Pinned(expected) if expected == found => KeyVerdict::Trusted,
+            Self::Pinned(expected) => KeyVerdict::Mismatch {
                 expected: *expected,
             },
             Self::Callback(ask) => ask(server, found),
@@ -90,7 +90,7 @@ impl fmt::Debug for ServerTrust {
 /// Returns the only application protocol of a session whose OPEN has this binding (LH-TLS-4). Both
 /// ends' signatures in the handshake cover it.
 fn application_protocol(binding: &[u8; 32]) -> Vec<u8> {
-    format!("{ALPN}/{}", HEXLOWER.encode(binding)).into_bytes()
+    format!("{ALPN_PREFIX}/{}", HEXLOWER.encode(binding)).into_bytes()
 }
 
 /// Returns true if the completed handshake was bound to the OPEN. Without this check, a peer that
@@ -169,7 +169,7 @@ pub(crate) struct ServerKey {
     destination: Endpoint,
     trust: ServerTrust,
     provider: Arc<CryptoProvider>,
-    seen: OnceLock<(PublicKey, Verdict)>,
+    seen: OnceLock<(PublicKey, KeyVerdict)>,
 }
 
 impl ServerKey {
@@ -184,20 +184,20 @@ impl ServerKey {
     }
 
     /// Returns the server's key once the server has proved to have it.
-    pub(crate) fn trusted(&self) -> Option<PublicKey> {
+    pub(crate) fn trusted_key(&self) -> Option<PublicKey> {
         self.seen
             .get()
-            .filter(|(_, verdict)| *verdict == Verdict::Trusted)
+            .filter(|(_, verdict)| *verdict == KeyVerdict::Trusted)
             .map(|&(key, _)| key)
     }
 
     /// Returns the error for a handshake that failed with `source`: the key's, if the key was the
     /// reason.
-    pub(crate) fn failure(&self, source: io::Error) -> Error {
+    pub(crate) fn handshake_error(&self, source: io::Error) -> Error {
         let destination = self.destination.clone();
         match self.seen.get() {
-            Some(&(found, Verdict::Unknown)) => Error::UnknownServer { destination, found },
-            Some(&(found, Verdict::Mismatch { expected })) => Error::ServerKey {
+            Some(&(found, KeyVerdict::Unknown)) => Error::UnknownServer { destination, found },
+            Some(&(found, KeyVerdict::Mismatch { expected })) => Error::ServerKey {
                 destination,
                 expected,
                 found,
@@ -224,7 +224,7 @@ impl ServerCertVerifier for ServerKey {
             .seen
             .get_or_init(|| (found, self.trust.verdict(&self.destination, &found)));
         match verdict {
-            Verdict::Trusted => Ok(ServerCertVerified::assertion()),
+            KeyVerdict::Trusted => Ok(ServerCertVerified::assertion()),
             _ => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }

@@ -6,8 +6,8 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::{
-    ConnectOptions, Error, FirstPlace, Identity, KnownHosts, ListenOptions, Listener, PublicKey,
-    Route, ServerTrust, Service, Session, connect,
+    ConnectOptions, Error, FirstHop, Identity, KnownHosts, ListenOptions, Listener, PublicKey,
+    Route, ServerTrust, ServiceName, Session, connect,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -29,12 +29,12 @@ async fn pair_of_ends() -> (Listener, ConnectOptions) {
         loopback(),
         Arc::clone(&server),
         Arc::new(move |key| *key == welcome),
-        vec![Service::COPY],
+        vec![ServiceName::COPY],
     );
     let listener = Listener::bind(options).await.unwrap();
     let trust = ServerTrust::Pinned(server.public());
     let options = ConnectOptions::new(
-        Service::COPY,
+        ServiceName::COPY,
         Route::direct(),
         listener.local_addr().into(),
         client,
@@ -193,7 +193,7 @@ async fn a_paced_session_that_is_dropped_ends() {
     let mut received = Vec::new();
     let ended = tokio::time::timeout(Duration::from_secs(20), far.read_to_end(&mut received));
     assert!(ended.await.expect("it goes on").is_err());
-    assert!(watch.seen().sent > 0, "it was looked at");
+    assert!(watch.observations().sent > 0, "it was looked at");
 }
 
 /// LH-TLS-1.
@@ -271,7 +271,7 @@ async fn a_missing_listener_is_reported_with_the_address() {
     assert!(
         matches!(
             &error,
-            Error::NotConnected { place: FirstPlace::Server, source, .. }
+            Error::NotConnected { place: FirstHop::Server, source, .. }
                 if source.kind() == io::ErrorKind::ConnectionRefused
         ),
         "{error}"
@@ -292,7 +292,7 @@ async fn an_unavailable_congestion_control_is_an_error() {
         loopback(),
         options.identity,
         Arc::new(|_: &PublicKey| true),
-        vec![Service::COPY],
+        vec![ServiceName::COPY],
     );
     listen.congestion = Some("no-such-one".into());
     assert!(matches!(

@@ -11,8 +11,8 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, CircuitGrant, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status,
-    StatusCode,
+    Admission, CircuitGrant, FailureKind, Hop, NextReceiver, Open, OpenDecoder, Route, ServiceName,
+    Status, StatusCode,
 };
 use longhaul_session::{
     ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, connect,
@@ -52,7 +52,7 @@ async fn relay(manner: Manner) -> SocketAddr {
                 .unwrap()
                 .as_millis();
             admission
-                .depot(&open, now.try_into().unwrap(), |_| true)
+                .check_at_depot(&open, now.try_into().unwrap(), |_| true)
                 .unwrap();
             let me = identity.clone();
             tokio::spawn(async move { behave(manner, stream, open, early, me).await });
@@ -83,10 +83,10 @@ async fn behave(manner: Manner, mut up: TcpStream, open: Open, early: Vec<u8>, m
             (status.code, status.payload_forwarded) = (code, forwarded)
         }
         Manner::Relays | Manner::Cuts(_) => {
-            let next = match open.next() {
-                Next::Hop(hop) => hop.endpoint.clone(),
-                Next::Destination(endpoint) => endpoint.clone(),
-                Next::Here => panic!("admitted"),
+            let next = match open.next_receiver() {
+                NextReceiver::Hop(hop) => hop.endpoint.clone(),
+                NextReceiver::Destination(endpoint) => endpoint.clone(),
+                NextReceiver::Here => panic!("admitted"),
             };
             match TcpStream::connect(next.to_string()).await {
                 Ok(stream) => down = Some(stream),
@@ -96,7 +96,7 @@ async fn behave(manner: Manner, mut up: TcpStream, open: Open, early: Vec<u8>, m
     }
     if let Some(down) = &mut down {
         let mut bytes = BytesMut::new();
-        open.passed_on(me.public(), Duration::ZERO)
+        open.forwarded(me.public(), Duration::ZERO)
             .unwrap()
             .encode(&mut bytes)
             .unwrap();
@@ -132,7 +132,7 @@ async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
         "127.0.0.1:0".parse().unwrap(),
         server,
         Arc::new(|_| true),
-        vec![Service::COPY],
+        vec![ServiceName::COPY],
     );
     let listener = Listener::bind(listen).await.unwrap();
     let hops = relays
@@ -145,7 +145,7 @@ async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
         .collect();
     let route = Route::new(hops).unwrap();
     let options = ConnectOptions::new(
-        Service::COPY,
+        ServiceName::COPY,
         route,
         listener.local_addr().into(),
         client,
@@ -299,7 +299,7 @@ async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
     refused.fall_back = true;
     let error = connect(&refused).await.unwrap_err();
     assert!(
-        error.is_about_grant() && matches!(error, Error::Hop(_)),
+        error.is_grant_error() && matches!(error, Error::Hop(_)),
         "{error}"
     );
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::ask::{DriverError, MAX_REQUEST_BYTES, Reply, read_request, reply_line};
+use crate::ask::{DriverError, DriverReply, MAX_REQUEST_BYTES, encode_reply, read_request};
 use crate::driver::Driver;
 use crate::lines::next_line;
 
@@ -42,14 +42,14 @@ pub async fn serve(
     loop {
         let (reply, goes_on) = match next_line(&mut input, MAX_REQUEST_BYTES).await {
             Ok(None) => return Ok(()),
-            Ok(Some(line)) => (reply(&line, driver).await, true),
+            Ok(Some(line)) => (answer_line(&line, driver).await, true),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => (
-                Reply::Error(DriverError::nonsense(error.to_string())),
+                DriverReply::Error(DriverError::nonsense(error.to_string())),
                 false,
             ),
             Err(error) => return Err(error),
         };
-        output.write_all(&reply_line(&reply)).await?;
+        output.write_all(&encode_reply(&reply)).await?;
         output.flush().await?;
         if !goes_on {
             return Ok(());
@@ -57,17 +57,17 @@ pub async fn serve(
     }
 }
 
-async fn reply(line: &[u8], driver: &dyn Driver) -> Reply {
+async fn answer_line(line: &[u8], driver: &dyn Driver) -> DriverReply {
     let answer = match read_request(line) {
         Ok(request) => driver.ask(&request).await,
         Err(error) => Err(error),
     };
-    answer.unwrap_or_else(Reply::Error)
+    answer.unwrap_or_else(DriverReply::Error)
 }
 
 /// Reason why the agent cannot listen.
 #[derive(Debug, thiserror::Error)]
-pub enum ListenError {
+pub enum AgentListenError {
     /// Other users could reach the socket: make the directory private, or choose another.
     #[error(
         "{}: others than its owner may enter it (mode {mode:o}), and whoever reaches the socket \
@@ -104,8 +104,8 @@ pub enum ListenError {
 ///
 /// # Errors
 /// [`ListenError`].
-pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
-    let failed = |source| ListenError::System {
+pub fn bind(path: &Path) -> Result<UnixListener, AgentListenError> {
+    let failed = |source| AgentListenError::System {
         path: path.to_owned(),
         source,
     };
@@ -119,18 +119,18 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
     }
     let mode = directory.metadata().map_err(failed)?.mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(ListenError::Open {
+        return Err(AgentListenError::Open {
             directory: directory.to_owned(),
             mode,
         });
     }
     match path.symlink_metadata() {
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(ListenError::NoSocket(path.to_owned()));
+            return Err(AgentListenError::NoSocket(path.to_owned()));
         }
         // A stale socket of an agent that was killed.
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
-            return Err(ListenError::Taken(path.to_owned()));
+            return Err(AgentListenError::Taken(path.to_owned()));
         }
         Ok(_) => std::fs::remove_file(path).map_err(failed)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -158,7 +158,7 @@ pub async fn listen(
             accepted = listener.accept(), if !full => match accepted {
                 Ok((stream, _)) => {
                     let driver = Arc::clone(&driver);
-                    connections.spawn(async move { one(stream, &*driver).await });
+                    connections.spawn(async move { serve_connection(stream, &*driver).await });
                     None
                 }
                 Err(error) => Some(error),
@@ -173,7 +173,7 @@ pub async fn listen(
     }
 }
 
-async fn one(stream: UnixStream, driver: &dyn Driver) {
+async fn serve_connection(stream: UnixStream, driver: &dyn Driver) {
     let (input, output) = stream.into_split();
     if let Err(error) = serve(input, output, driver).await {
         tracing::debug!(%error, "a connection broke");

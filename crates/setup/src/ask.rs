@@ -3,13 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use longhaul_circuits::time::Rate;
+use longhaul_circuits::time::BitsPerSecond;
 use serde::{Deserialize, Serialize};
 
-use crate::circuit::{CircuitFault, Name, Part, PartId};
+use crate::circuit::{CircuitFault, CircuitPart, EntityName, PartId};
 
 /// Version of the protocol.
-pub const VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Maximum length of a request line, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -18,36 +18,36 @@ pub const MAX_REQUEST_BYTES: usize = 16 << 10;
 pub const MAX_REPLY_BYTES: usize = 8 << 20;
 
 /// Maximum length of an error text, in bytes.
-pub const MAX_WHY_BYTES: usize = 300;
+pub const MAX_ERROR_TEXT_BYTES: usize = 300;
 
 /// Request to a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub enum Request {
+pub enum DriverRequest {
     /// Ensures that this part is set up as described.
     ///
     /// A part with this owner and id that differs is changed; one that is as described stays. If it
     /// cannot be set up completely, it is rolled back.
     SetUp {
         /// The part.
-        part: Part,
+        part: CircuitPart,
     },
     /// Ensures that this part is not set up. It is not an error if it never was.
     TearDown {
         /// Owner of the part.
-        owner: Name,
+        owner: EntityName,
         /// Id of the part.
         id: PartId,
     },
     /// Lists the parts of an owner. The reply may include those of other owners.
     List {
         /// The owner.
-        owner: Name,
+        owner: EntityName,
     },
     /// Reads the traffic counters of a part.
     Counters {
         /// Owner of the part.
-        owner: Name,
+        owner: EntityName,
         /// Id of the part.
         id: PartId,
     },
@@ -58,19 +58,19 @@ pub enum Request {
 struct Envelope {
     version: u32,
     #[serde(flatten)]
-    request: Request,
+    request: DriverRequest,
 }
 
 /// Reply of a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Reply {
+pub enum DriverReply {
     /// The request is fulfilled.
     Done,
     /// The parts that are set up.
     Parts {
         /// All of them.
-        parts: Vec<Found>,
+        parts: Vec<ListedPart>,
     },
     /// Traffic counters of a part.
     Counters(Counters),
@@ -80,14 +80,14 @@ pub enum Reply {
 
 /// A part that is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct ListedPart {
     /// Owner of the part.
-    pub owner: Name,
+    pub owner: EntityName,
     /// Id of the part.
     pub id: PartId,
     /// The part as it was requested, if the driver knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub part: Option<CircuitPart>,
     /// If true, the part is complete.
     pub whole: bool,
 }
@@ -144,15 +144,15 @@ impl DriverError {
     /// Creates [`DriverError::Refused`] from an arbitrary text.
     pub fn refused(why: impl AsRef<str>) -> Self {
         Self::Refused {
-            why: one_line(why.as_ref()),
+            why: sanitize_line(why.as_ref()),
         }
     }
 
     /// Creates [`DriverError::NoRoom`] for a link.
     #[must_use]
-    pub fn no_room(link: &Name, asked: Rate, left: Rate) -> Self {
+    pub fn no_room(link: &EntityName, asked: BitsPerSecond, left: BitsPerSecond) -> Self {
         Self::NoRoom {
-            why: one_line(&format!(
+            why: sanitize_line(&format!(
                 "link {link} has {left} bit/s left for circuits, and {asked} bit/s are asked for: \
                 wait until another ends"
             )),
@@ -163,33 +163,33 @@ impl DriverError {
     #[must_use]
     pub fn missing(id: &PartId) -> Self {
         Self::Missing {
-            why: one_line(&format!("{id} is not set up here")),
+            why: sanitize_line(&format!("{id} is not set up here")),
         }
     }
 
     /// Creates [`DriverError::Failed`] from an arbitrary text.
     pub fn failed(why: impl AsRef<str>) -> Self {
         Self::Failed {
-            why: one_line(why.as_ref()),
+            why: sanitize_line(why.as_ref()),
         }
     }
 
     /// Creates [`DriverError::Nonsense`] from an arbitrary text.
     pub fn nonsense(why: impl AsRef<str>) -> Self {
         Self::Nonsense {
-            why: one_line(why.as_ref()),
+            why: sanitize_line(why.as_ref()),
         }
     }
 
     /// Sanitizes the text: one line of bounded length.
-    fn tidied(self) -> Self {
+    fn sanitized(self) -> Self {
         match self {
             Self::Refused { why } => Self::refused(why),
             Self::NoRoom { why } => Self::NoRoom {
-                why: one_line(&why),
+                why: sanitize_line(&why),
             },
             Self::Missing { why } => Self::Missing {
-                why: one_line(&why),
+                why: sanitize_line(&why),
             },
             Self::Failed { why } => Self::failed(why),
             Self::Nonsense { why } => Self::nonsense(why),
@@ -204,12 +204,12 @@ impl From<CircuitFault> for DriverError {
 }
 
 /// Sanitizes an arbitrary text for display: one line of bounded length, without control characters.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn sanitize_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
         for (at, c) in word.chars().enumerate() {
             let blank = usize::from(at == 0 && !line.is_empty());
-            if line.len() + blank + c.len_utf8() > MAX_WHY_BYTES {
+            if line.len() + blank + c.len_utf8() > MAX_ERROR_TEXT_BYTES {
                 return line;
             }
             if blank == 1 {
@@ -225,24 +225,24 @@ pub(crate) fn one_line(text: &str) -> String {
 ///
 /// # Errors
 /// [`DriverError::Refused`] if the line is longer than drivers read.
-pub fn request_line(request: &Request) -> Result<Vec<u8>, DriverError> {
+pub fn encode_request(request: &DriverRequest) -> Result<Vec<u8>, DriverError> {
     let envelope = Envelope {
-        version: VERSION,
+        version: PROTOCOL_VERSION,
         request: request.clone(),
     };
-    line_of(&envelope, MAX_REQUEST_BYTES)
+    encode_line(&envelope, MAX_REQUEST_BYTES)
 }
 
 /// Encodes a reply as a line, with its newline. A reply that is too long becomes an error.
 #[must_use]
-pub fn reply_line(reply: &Reply) -> Vec<u8> {
-    line_of(reply, MAX_REPLY_BYTES).unwrap_or_else(|error| {
+pub fn encode_reply(reply: &DriverReply) -> Vec<u8> {
+    encode_line(reply, MAX_REPLY_BYTES).unwrap_or_else(|error| {
         // The text of an error is bounded, and so is its line.
-        line_of(&Reply::Error(error), MAX_REPLY_BYTES).unwrap_or_default()
+        encode_line(&DriverReply::Error(error), MAX_REPLY_BYTES).unwrap_or_default()
     })
 }
 
-fn line_of(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverError> {
+fn encode_line(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverError> {
     let mut line =
         serde_json::to_vec(value).map_err(|error| DriverError::refused(error.to_string()))?;
     line.push(b'\n');
@@ -260,7 +260,7 @@ fn line_of(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverError> 
 /// # Errors
 /// [`DriverError::Nonsense`] if it is malformed or of another version; [`DriverError::Refused`] if
 /// its part is invalid.
-pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
+pub fn read_request(line: &[u8]) -> Result<DriverRequest, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the request is not understood: {why}"));
     if line.len() > MAX_REQUEST_BYTES {
         return Err(no(format!(
@@ -272,17 +272,17 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
         serde_json::from_slice(line).map_err(|error| no(error.to_string()))?;
     // Checked first, because another version may have other requests.
     match value.get("version").and_then(serde_json::Value::as_u64) {
-        Some(version) if version == u64::from(VERSION) => {}
+        Some(version) if version == u64::from(PROTOCOL_VERSION) => {}
         Some(version) => {
             return Err(no(format!(
-                "it is of version {version}, and {VERSION} is spoken here: update one of the two"
+                "it is of version {version}, and {PROTOCOL_VERSION} is spoken here: update one of the two"
             )));
         }
         None => return Err(no("it has no version".to_owned())),
     }
     let envelope: Envelope =
         serde_json::from_value(value).map_err(|error| no(error.to_string()))?;
-    if let Request::SetUp { part } = &envelope.request {
+    if let DriverRequest::SetUp { part } = &envelope.request {
         part.check()?;
     }
     Ok(envelope.request)
@@ -292,7 +292,7 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
 ///
 /// # Errors
 /// [`DriverError::Nonsense`] if it is malformed.
-pub fn read_reply(line: &[u8]) -> Result<Reply, DriverError> {
+pub fn read_reply(line: &[u8]) -> Result<DriverReply, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the answer is not understood: {why}"));
     if line.len() > MAX_REPLY_BYTES {
         return Err(no(format!(
@@ -301,7 +301,7 @@ pub fn read_reply(line: &[u8]) -> Result<Reply, DriverError> {
         )));
     }
     match serde_json::from_slice(line) {
-        Ok(Reply::Error(error)) => Ok(Reply::Error(error.tidied())),
+        Ok(DriverReply::Error(error)) => Ok(DriverReply::Error(error.sanitized())),
         Ok(reply) => Ok(reply),
         Err(error) => Err(no(error.to_string())),
     }

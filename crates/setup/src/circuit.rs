@@ -7,75 +7,75 @@ mod tests;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use longhaul_circuits::time::{MAX_RATE, Moment, Rate, Window};
+use longhaul_circuits::time::{BitsPerSecond, MAX_RATE, MomentMs, Window};
 use serde::{Deserialize, Serialize};
 
-use crate::streams::{Streams, StreamsFault};
+use crate::streams::{SelectorFault, StreamSelector};
 
-pub use names::{MAX_NAME_BYTES, Name, NoName, PartId};
+pub use names::{EntityName, InvalidName, MAX_NAME_BYTES, PartId};
 
 /// Maximum number of parts of one circuit at a time: routes times hops.
 pub const MAX_PARTS: usize = 1_000;
 
 /// Point at which a route leaves a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Hop {
+pub struct CircuitHop {
     /// The node.
-    pub node: Name,
+    pub node: EntityName,
     /// Link by which the route leaves.
-    pub link: Name,
+    pub link: EntityName,
 }
 
 /// A path with its rate and the packets that take it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Route {
+pub struct CircuitRoute {
     /// Hops from the first node to the last but one.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<CircuitHop>,
     /// Rate in bit/s.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
     /// Streams that take the route.
-    pub streams: Streams,
+    pub streams: StreamSelector,
 }
 
 /// Routes within one window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
+pub struct CircuitPiece {
     /// Time of the piece.
     pub window: Window,
     /// Routes of the piece.
-    pub routes: Vec<Route>,
+    pub routes: Vec<CircuitRoute>,
 }
 
 /// A reservation as it is to be set up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Circuit {
+pub struct CircuitSpec {
     /// Id of the reservation, unique among those of its owner.
-    pub id: Name,
+    pub id: EntityName,
     /// Pieces in order of time, without overlaps.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<CircuitPiece>,
 }
 
 /// Share of a circuit that one driver sets up: at one node, for the streams that leave it by one
 /// link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Part {
+pub struct CircuitPart {
     /// Owner on whose behalf it is set up.
-    pub owner: Name,
+    pub owner: EntityName,
     /// Id of the part, unique among those of its owner. It depends only on circuit, node, link and
     /// streams.
     pub id: PartId,
     /// Circuit that it belongs to.
-    pub circuit: Name,
+    pub circuit: EntityName,
     /// The node.
-    pub node: Name,
+    pub node: EntityName,
     /// Link by which the streams leave the node.
-    pub link: Name,
+    pub link: EntityName,
     /// Rate in bit/s.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
     /// Window of the promise. The driver may ignore it: it is told to tear down what is over.
     pub window: Window,
     /// Streams that the part carries.
-    pub streams: Streams,
+    pub streams: StreamSelector,
 }
 
 /// Fault of a circuit or part.
@@ -91,10 +91,10 @@ pub enum CircuitFault {
     Window(Window),
     /// The rate is 0, or higher than any link's: use 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be set up: take 1 to {MAX_RATE}")]
-    Rate(Rate),
+    Rate(BitsPerSecond),
     /// The streams cannot be matched.
     #[error(transparent)]
-    Streams(#[from] StreamsFault),
+    Streams(#[from] SelectorFault),
     /// The same packets would leave a node by two links: separate the routes' streams by source
     /// port.
     #[error(
@@ -103,26 +103,26 @@ pub enum CircuitFault {
     )]
     TwoLinks {
         /// The streams.
-        streams: Box<Streams>,
+        streams: Box<StreamSelector>,
         /// The node.
-        node: Name,
+        node: EntityName,
         /// The first link.
-        one: Name,
+        one: EntityName,
         /// The second link.
-        other: Name,
+        other: EntityName,
     },
     /// The circuit has more parts than [`MAX_PARTS`] at one time.
     #[error("{0} parts at one time: at most {MAX_PARTS} are set up for one circuit")]
     TooMany(usize),
 }
 
-impl Part {
+impl CircuitPart {
     /// Checks that the part can be set up at all.
     ///
     /// # Errors
     /// [`CircuitFault`] names the first fault.
     pub fn check(&self) -> Result<(), CircuitFault> {
-        if self.window.is_empty() || !self.window.in_range() {
+        if self.window.is_empty() || !self.window.is_in_range() {
             return Err(CircuitFault::Window(self.window));
         }
         if self.rate == 0 || self.rate > MAX_RATE {
@@ -132,16 +132,16 @@ impl Part {
     }
 }
 
-impl Circuit {
+impl CircuitSpec {
     /// Checks that the circuit can be set up at all.
     ///
     /// # Errors
     /// [`CircuitFault`] names the first fault.
     pub fn check(&self) -> Result<(), CircuitFault> {
-        let mut free_from = Moment::MIN;
+        let mut free_from = MomentMs::MIN;
         for piece in &self.pieces {
             let window = piece.window;
-            if window.is_empty() || !window.in_range() || window.start < free_from {
+            if window.is_empty() || !window.is_in_range() || window.start < free_from {
                 return Err(CircuitFault::Window(window));
             }
             free_from = window.end;
@@ -161,10 +161,10 @@ impl Circuit {
 
     /// Returns the time during which each piece has to be set up: from `lead` milliseconds before
     /// its start to its end, but never before the previous piece ends.
-    pub fn held(&self, lead: u64) -> impl Iterator<Item = (Window, &Piece)> {
+    pub fn provisioning_windows(&self, lead: u64) -> impl Iterator<Item = (Window, &CircuitPiece)> {
         self.pieces
             .iter()
-            .scan(Moment::MIN, move |free_from, piece| {
+            .scan(MomentMs::MIN, move |free_from, piece| {
                 let early = piece.window.start.saturating_sub_unsigned(lead);
                 let held = Window::new(early.max(*free_from), piece.window.end);
                 *free_from = piece.window.end;
@@ -175,21 +175,29 @@ impl Circuit {
     /// Returns the parts that have to be set up at a moment. Routes of one piece that carry the
     /// same streams over the same link are one part, with the sum of their rates.
     #[must_use]
-    pub fn parts_at(&self, owner: &Name, now: Moment, lead: u64) -> BTreeMap<PartId, Part> {
-        let mut parts: BTreeMap<PartId, Part> = BTreeMap::new();
-        let Some((_, piece)) = self.held(lead).find(|(held, _)| held.holds(now)) else {
+    pub fn parts_at(
+        &self,
+        owner: &EntityName,
+        now: MomentMs,
+        lead: u64,
+    ) -> BTreeMap<PartId, CircuitPart> {
+        let mut parts: BTreeMap<PartId, CircuitPart> = BTreeMap::new();
+        let Some((_, piece)) = self
+            .provisioning_windows(lead)
+            .find(|(held, _)| held.contains(now))
+        else {
             return parts;
         };
         for route in &piece.routes {
             for hop in &route.hops {
-                let id = PartId::of(&self.id, &hop.node, &hop.link, &route.streams);
+                let id = PartId::for_streams(&self.id, &hop.node, &hop.link, &route.streams);
                 match parts.entry(id) {
                     Entry::Occupied(mut there) => {
                         let part = there.get_mut();
                         part.rate = part.rate.saturating_add(route.rate);
                     }
                     Entry::Vacant(place) => {
-                        let part = Part {
+                        let part = CircuitPart {
                             owner: owner.clone(),
                             id: place.key().clone(),
                             circuit: self.id.clone(),
@@ -208,12 +216,12 @@ impl Circuit {
     }
 }
 
-fn check_routes(routes: &[Route]) -> Result<(), CircuitFault> {
+fn check_routes(routes: &[CircuitRoute]) -> Result<(), CircuitFault> {
     let parts = routes.iter().map(|route| route.hops.len()).sum();
     if parts > MAX_PARTS {
         return Err(CircuitFault::TooMany(parts));
     }
-    let mut leave: BTreeMap<(&Name, &Streams), &Name> = BTreeMap::new();
+    let mut leave: BTreeMap<(&EntityName, &StreamSelector), &EntityName> = BTreeMap::new();
     for route in routes {
         if route.rate == 0 || route.rate > MAX_RATE {
             return Err(CircuitFault::Rate(route.rate));

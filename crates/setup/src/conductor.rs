@@ -7,29 +7,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
 
-use crate::ask::{DriverError, Reply};
-use crate::circuit::Name;
+use crate::ask::{DriverError, DriverReply};
+use crate::circuit::EntityName;
 use crate::driver::Driver;
-use crate::reconcile::{Ask, Reconciler};
+use crate::reconcile::{DueRequest, Reconciler};
 
 /// Time limit of any driver. It is longer than each driver's own limit, and serves those without
 /// one.
-const ASK_TIME: Duration = Duration::from_secs(120);
+const DRIVER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum sleep. After it the clock is read again, in case it was set.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Drivers by name.
-pub type Drivers = BTreeMap<Name, Arc<dyn Driver>>;
+pub type Drivers = BTreeMap<EntityName, Arc<dyn Driver>>;
 
 /// A reconciler and the drivers that it controls.
-pub struct Conductor {
+pub struct DriverRunner {
     reconciler: Mutex<Reconciler>,
     drivers: Drivers,
     changed: Notify,
@@ -37,7 +37,7 @@ pub struct Conductor {
     progress: watch::Sender<u64>,
 }
 
-impl Conductor {
+impl DriverRunner {
     /// Creates it from a reconciler and its drivers. No requests are sent yet.
     #[must_use]
     pub fn new(reconciler: Reconciler, drivers: Drivers) -> Self {
@@ -50,8 +50,8 @@ impl Conductor {
     }
 
     /// Reads the state of the reconciler.
-    pub fn look<T>(&self, look: impl FnOnce(&Reconciler) -> T) -> T {
-        look(&self.locked())
+    pub fn read_state<T>(&self, look: impl FnOnce(&Reconciler) -> T) -> T {
+        look(&self.lock_reconciler())
     }
 
     /// Returns a receiver that changes whenever a driver answered, or time changed what has to be
@@ -63,18 +63,18 @@ impl Conductor {
 
     /// Returns a driver by name.
     #[must_use]
-    pub fn driver(&self, name: &Name) -> Option<Arc<dyn Driver>> {
+    pub fn driver(&self, name: &EntityName) -> Option<Arc<dyn Driver>> {
         self.drivers.get(name).cloned()
     }
 
     /// Changes the wanted circuits.
-    pub fn with<T>(&self, look: impl FnOnce(&mut Reconciler) -> T) -> T {
-        let seen = look(&mut self.locked());
+    pub fn update<T>(&self, look: impl FnOnce(&mut Reconciler) -> T) -> T {
+        let seen = look(&mut self.lock_reconciler());
         self.changed.notify_one();
         seen
     }
 
-    fn locked(&self) -> MutexGuard<'_, Reconciler> {
+    fn lock_reconciler(&self) -> MutexGuard<'_, Reconciler> {
         // A panic leaves no worse a state than a crash does, and the next list repairs it.
         self.reconciler.lock()
     }
@@ -82,21 +82,21 @@ impl Conductor {
     /// Sends requests to the drivers as they become due, several drivers at once, until `stop` is
     /// true or its sender is dropped. Requests in progress are then abandoned; the next start
     /// repairs the state.
-    pub async fn run(&self, clock: impl Fn() -> Moment, mut stop: watch::Receiver<bool>) {
-        let mut asking: JoinSet<Result<Reply, DriverError>> = JoinSet::new();
+    pub async fn run(&self, clock: impl Fn() -> MomentMs, mut stop: watch::Receiver<bool>) {
+        let mut asking: JoinSet<Result<DriverReply, DriverError>> = JoinSet::new();
         let mut numbers: HashMap<Id, u64> = HashMap::new();
         // Requests of an earlier run that was ended.
-        self.locked().give_up(clock());
+        self.lock_reconciler().abandon_requests(clock());
         let mut has_moved = false;
         loop {
             let now = clock();
             let (asks, wake) = {
-                let mut reconciler = self.locked();
-                (reconciler.next(now), reconciler.wake(now))
+                let mut reconciler = self.lock_reconciler();
+                (reconciler.next_requests(now), reconciler.next_wake(now))
             };
             for ask in asks {
                 let number = ask.number;
-                let handle = asking.spawn(carry_out(self.drivers.get(&ask.driver).cloned(), ask));
+                let handle = asking.spawn(ask_driver(self.drivers.get(&ask.driver).cloned(), ask));
                 numbers.insert(handle.id(), number);
             }
             if std::mem::take(&mut has_moved) {
@@ -114,7 +114,7 @@ impl Conductor {
                         (error.id(), Err(DriverError::failed("the driver broke off: see the log")))
                     });
                     if let Some(number) = numbers.remove(&id) {
-                        self.locked().answered(number, answer, clock());
+                        self.lock_reconciler().take_answer(number, answer, clock());
                         has_moved = true;
                     }
                 }
@@ -127,7 +127,10 @@ impl Conductor {
 ///
 /// # Errors
 /// The driver's error; [`DriverError::Failed`] if there is no driver, or it takes too long.
-async fn carry_out(driver: Option<Arc<dyn Driver>>, ask: Ask) -> Result<Reply, DriverError> {
+async fn ask_driver(
+    driver: Option<Arc<dyn Driver>>,
+    ask: DueRequest,
+) -> Result<DriverReply, DriverError> {
     let Some(driver) = driver else {
         let text = format!(
             "there is no driver {}: name one in the configuration",
@@ -135,9 +138,9 @@ async fn carry_out(driver: Option<Arc<dyn Driver>>, ask: Ask) -> Result<Reply, D
         );
         return Err(DriverError::failed(text));
     };
-    let answer = timeout(ASK_TIME, driver.ask(&ask.request)).await;
+    let answer = timeout(DRIVER_TIMEOUT, driver.ask(&ask.request)).await;
     let answer = answer.unwrap_or_else(|_| {
-        let text = format!("no answer within {} s", ASK_TIME.as_secs());
+        let text = format!("no answer within {} s", DRIVER_TIMEOUT.as_secs());
         Err(DriverError::failed(text))
     });
     if let Err(error) = &answer {

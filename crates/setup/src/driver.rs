@@ -2,11 +2,11 @@
 
 use std::pin::Pin;
 
-use crate::ask::{Counters, DriverError, Found, Reply, Request};
-use crate::circuit::{Name, Part, PartId};
+use crate::ask::{Counters, DriverError, DriverReply, DriverRequest, ListedPart};
+use crate::circuit::{CircuitPart, EntityName, PartId};
 
 /// Future of a driver's answer.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
+pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
 /// A driver: it sets up parts of circuits, tears them down, and lists them.
 ///
@@ -15,15 +15,15 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + S
 pub trait Driver: Send + Sync {
     /// Carries out a request, and answers within a bounded time. Errors are returned as `Err`,
     /// never as a [`Reply`].
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply>;
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply>;
 }
 
-fn unfit(reply: &Reply) -> DriverError {
+fn unexpected_reply(reply: &DriverReply) -> DriverError {
     let what = match reply {
-        Reply::Done => "\"done\"",
-        Reply::Parts { .. } => "parts",
-        Reply::Counters(_) => "counters",
-        Reply::Error(error) => return error.clone(),
+        DriverReply::Done => "\"done\"",
+        DriverReply::Parts { .. } => "parts",
+        DriverReply::Counters(_) => "counters",
+        DriverReply::Error(error) => return error.clone(),
     };
     DriverError::nonsense(format!("{what} is no answer to what was asked"))
 }
@@ -32,22 +32,26 @@ fn unfit(reply: &Reply) -> DriverError {
 ///
 /// # Errors
 /// The driver's error, or [`DriverError::Nonsense`] if the answer does not fit the request.
-pub async fn set_up(driver: &dyn Driver, part: Part) -> Result<(), DriverError> {
-    done(driver, &Request::SetUp { part }).await
+pub async fn set_up(driver: &dyn Driver, part: CircuitPart) -> Result<(), DriverError> {
+    expect_done(driver, &DriverRequest::SetUp { part }).await
 }
 
 /// Ensures that a part is not set up.
 ///
 /// # Errors
 /// As for [`set_up`].
-pub async fn tear_down(driver: &dyn Driver, owner: Name, id: PartId) -> Result<(), DriverError> {
-    done(driver, &Request::TearDown { owner, id }).await
+pub async fn tear_down(
+    driver: &dyn Driver,
+    owner: EntityName,
+    id: PartId,
+) -> Result<(), DriverError> {
+    expect_done(driver, &DriverRequest::TearDown { owner, id }).await
 }
 
-async fn done(driver: &dyn Driver, request: &Request) -> Result<(), DriverError> {
+async fn expect_done(driver: &dyn Driver, request: &DriverRequest) -> Result<(), DriverError> {
     match driver.ask(request).await? {
-        Reply::Done => Ok(()),
-        other => Err(unfit(&other)),
+        DriverReply::Done => Ok(()),
+        other => Err(unexpected_reply(&other)),
     }
 }
 
@@ -55,10 +59,10 @@ async fn done(driver: &dyn Driver, request: &Request) -> Result<(), DriverError>
 ///
 /// # Errors
 /// As for [`set_up`].
-pub async fn list(driver: &dyn Driver, owner: Name) -> Result<Vec<Found>, DriverError> {
-    match driver.ask(&Request::List { owner }).await? {
-        Reply::Parts { parts } => Ok(parts),
-        other => Err(unfit(&other)),
+pub async fn list(driver: &dyn Driver, owner: EntityName) -> Result<Vec<ListedPart>, DriverError> {
+    match driver.ask(&DriverRequest::List { owner }).await? {
+        DriverReply::Parts { parts } => Ok(parts),
+        other => Err(unexpected_reply(&other)),
     }
 }
 
@@ -68,11 +72,11 @@ pub async fn list(driver: &dyn Driver, owner: Name) -> Result<Vec<Found>, Driver
 /// As for [`set_up`]; [`DriverError::Missing`] if the part does not exist.
 pub async fn counters(
     driver: &dyn Driver,
-    owner: Name,
+    owner: EntityName,
     id: PartId,
 ) -> Result<Counters, DriverError> {
-    match driver.ask(&Request::Counters { owner, id }).await? {
-        Reply::Counters(counters) => Ok(counters),
-        other => Err(unfit(&other)),
+    match driver.ask(&DriverRequest::Counters { owner, id }).await? {
+        DriverReply::Counters(counters) => Ok(counters),
+        other => Err(unexpected_reply(&other)),
     }
 }

@@ -31,23 +31,23 @@ use std::path::Path;
 
 use tokio::sync::Mutex;
 
-use crate::ask::{DriverError, Found, Reply, Request};
-use crate::circuit::{Name, Part, PartId};
-use crate::driver::{Answer, Driver};
+use crate::ask::{DriverError, DriverReply, DriverRequest, ListedPart};
+use crate::circuit::{CircuitPart, EntityName, PartId};
+use crate::driver::{Driver, DriverFuture};
 
-pub use config::{ConfigFault, Numbers, RouterConfig, RouterLink, SLOTS};
+pub use config::{ConfigFault, KernelNumbers, MAX_SLOTS, RouterConfig, RouterLink};
 use kernel::Kernel;
-pub use kernel::{Start, this_machine};
-use record::Record;
+pub use kernel::{CommandBuilder, this_machine};
 pub use record::RecordError;
-use set::reserved;
+use record::SlotRecord;
+use set::reserved_rate;
 
 /// A Linux router.
 pub struct LinuxRouter {
     config: RouterConfig,
     kernel: Kernel,
     /// Serializes requests: each looks at the present state before it changes it.
-    record: Mutex<Record>,
+    record: Mutex<SlotRecord>,
 }
 
 /// Reason why the router cannot start.
@@ -69,9 +69,13 @@ impl LinuxRouter {
     ///
     /// # Errors
     /// [`RouterError`]. Nothing has been asked of the kernel yet.
-    pub fn open(config: RouterConfig, directory: &Path, start: Start) -> Result<Self, RouterError> {
+    pub fn open(
+        config: RouterConfig,
+        directory: &Path,
+        start: CommandBuilder,
+    ) -> Result<Self, RouterError> {
         config.check()?;
-        let record = Record::open(directory)?;
+        let record = SlotRecord::open(directory)?;
         Ok(Self {
             config,
             kernel: Kernel::new(start),
@@ -84,53 +88,53 @@ impl LinuxRouter {
     ///
     /// Returns the links on which that failed, each with the reason. It is tried again with the
     /// first circuit.
-    pub async fn begin(&self) -> Vec<(Name, DriverError)> {
+    pub async fn install_standing_disciplines(&self) -> Vec<(EntityName, DriverError)> {
         let record = self.record.lock().await;
         let snapshot = match self.kernel.snapshot(&self.config).await {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                let standing = self.standing();
+                let standing = self.standing_links();
                 return standing
                     .map(|(name, _)| (name.clone(), error.clone()))
                     .collect();
             }
         };
         let mut failed = Vec::new();
-        for (name, link) in self.standing() {
+        for (name, link) in self.standing_links() {
             let at = snapshot.interfaces.get(name).cloned().unwrap_or_default();
             let made = self
-                .make_base(link, &at, reserved(&record, name, None))
+                .make_base(link, &at, reserved_rate(&record, name, None))
                 .await;
             failed.extend(made.err().map(|error| (name.clone(), error)));
         }
         failed
     }
 
-    fn standing(&self) -> impl Iterator<Item = (&Name, &RouterLink)> {
+    fn standing_links(&self) -> impl Iterator<Item = (&EntityName, &RouterLink)> {
         self.config.links.iter().filter(|(_, link)| link.standing)
     }
 
-    async fn answer(&self, request: &Request) -> Result<Reply, DriverError> {
+    async fn handle(&self, request: &DriverRequest) -> Result<DriverReply, DriverError> {
         let mut record = self.record.lock().await;
         match request {
-            Request::SetUp { part } => {
-                self.owned(&part.owner)?;
+            DriverRequest::SetUp { part } => {
+                self.check_owner(&part.owner)?;
                 self.set_up(part, &mut record).await
             }
-            Request::TearDown { owner, id } => {
-                self.owned(owner)?;
+            DriverRequest::TearDown { owner, id } => {
+                self.check_owner(owner)?;
                 self.tear_down(id, &mut record).await
             }
-            Request::List { .. } => self.list(&record).await,
-            Request::Counters { owner, id } => {
-                self.owned(owner)?;
+            DriverRequest::List { .. } => self.list(&record).await,
+            DriverRequest::Counters { owner, id } => {
+                self.check_owner(owner)?;
                 self.counters(id, &record).await
             }
         }
     }
 
     /// Refuses requests of other owners.
-    fn owned(&self, owner: &Name) -> Result<(), DriverError> {
+    fn check_owner(&self, owner: &EntityName) -> Result<(), DriverError> {
         let ours = &self.config.owner;
         if owner == ours {
             return Ok(());
@@ -141,9 +145,9 @@ impl LinuxRouter {
         )))
     }
 
-    fn link(&self, part: &Part) -> Result<&RouterLink, DriverError> {
+    fn link(&self, part: &CircuitPart) -> Result<&RouterLink, DriverError> {
         self.config.links.get(&part.link).ok_or_else(|| {
-            let names = self.config.links.keys().map(Name::as_str);
+            let names = self.config.links.keys().map(EntityName::as_str);
             let names = names.collect::<Vec<_>>().join(", ");
             DriverError::refused(format!(
                 "this router has no link {}: it has {names}",
@@ -152,22 +156,22 @@ impl LinuxRouter {
         })
     }
 
-    async fn list(&self, record: &Record) -> Result<Reply, DriverError> {
+    async fn list(&self, record: &SlotRecord) -> Result<DriverReply, DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
-        let goes = |name: &Name| {
+        let goes = |name: &EntityName| {
             self.config
                 .links
                 .get(name)
                 .is_some_and(|link| !link.standing)
         };
         let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
-        let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
+        let links: Vec<&EntityName> = record.parts().map(|(_, part)| &part.link).collect();
         if idle.any(|(link, _)| goes(link) && !links.contains(&link)) {
             // Left by a router that was stopped in the middle, and whose record is gone: no request
             // would ever name it.
             self.settle_bases(record, None).await?;
         }
-        let recorded = record.parts().map(|(slot, part)| Found {
+        let recorded = record.parts().map(|(slot, part)| ListedPart {
             owner: part.owner.clone(),
             id: part.id.clone(),
             whole: snapshot.is_whole(slot, part),
@@ -177,30 +181,32 @@ impl LinuxRouter {
             .slots()
             .into_iter()
             .filter(|slot| record.part(*slot).is_none());
-        let unknown = unknown.map(|slot| Found {
+        let unknown = unknown.map(|slot| ListedPart {
             owner: self.config.owner.clone(),
-            id: PartId::unknown(slot),
+            id: PartId::from_unknown_slot(slot),
             part: None,
             whole: false,
         });
-        Ok(Reply::Parts {
+        Ok(DriverReply::Parts {
             parts: recorded.chain(unknown).collect(),
         })
     }
 
-    async fn counters(&self, id: &PartId, record: &Record) -> Result<Reply, DriverError> {
-        let (slot, part) = record.slot(id).ok_or_else(|| DriverError::missing(id))?;
+    async fn counters(&self, id: &PartId, record: &SlotRecord) -> Result<DriverReply, DriverError> {
+        let (slot, part) = record
+            .find_part(id)
+            .ok_or_else(|| DriverError::missing(id))?;
         let link = self.link(part)?;
         let counters = self
             .kernel
             .counters(&self.config.numbers, &link.interface, slot);
         let counters = counters.await?.ok_or_else(|| DriverError::missing(id))?;
-        Ok(Reply::Counters(counters))
+        Ok(DriverReply::Counters(counters))
     }
 }
 
 impl Driver for LinuxRouter {
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
-        Box::pin(self.answer(request))
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply> {
+        Box::pin(self.handle(request))
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::circuit::Name;
+use crate::circuit::EntityName;
 use crate::conductor::Drivers;
 use crate::driver::Driver;
-use crate::program::{PROGRAM_TIME, Program};
-use crate::remote::{AGENT_TIME, Remote};
+use crate::program::{DEFAULT_PROGRAM_TIMEOUT, ProgramDriver};
+use crate::remote::{DEFAULT_AGENT_TIMEOUT, RemoteDriver};
 
 /// Prefix of an agent's address.
 const SOCKET_SCHEME: &str = "unix:";
@@ -25,10 +25,10 @@ const SOCKET_SCHEME: &str = "unix:";
 pub struct SetupConfig {
     /// Name under which everything is set up; `longhaul` if `None`.
     #[serde(default)]
-    pub owner: Option<Name>,
+    pub owner: Option<EntityName>,
     /// Access to each node. Traffic that leaves a node not named here is best effort.
     #[serde(default)]
-    pub nodes: BTreeMap<Name, NodeConfig>,
+    pub nodes: BTreeMap<EntityName, NodeConfig>,
 }
 
 /// Access to a node by exactly one of agent, command and program.
@@ -54,19 +54,19 @@ pub struct NodeConfig {
 pub enum SetupFault {
     /// The access is missing or ambiguous: name one of agent, command and program.
     #[error("setup.nodes.{0}: name one of agent, command and program")]
-    Ways(Name),
+    NotExactlyOne(EntityName),
     /// The command is empty: write the program and its arguments.
     #[error(
         "setup.nodes.{0}: the command is empty: write the program and its arguments, as \
         [\"ssh\", \"router\", \"longhaul\", \"router\"]"
     )]
-    Empty(Name),
+    Empty(EntityName),
     /// The agent's address is malformed: write `unix:/PATH`.
     #[error("setup.nodes.{0}: {1:?} is no agent's address: write unix:/PATH")]
-    Address(Name, String),
+    Address(EntityName, String),
     /// The time limit is out of range: choose a shorter one, of at least 1 s.
     #[error("setup.nodes.{0}: time_s is 1 to {MAX_TIME_S}")]
-    Time(Name),
+    Time(EntityName),
 }
 
 /// Maximum time limit of an answer, in seconds. It is less than the conductor waits.
@@ -74,7 +74,7 @@ const MAX_TIME_S: u64 = 100;
 
 /// Specification of a driver.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum DriverSpec {
     Agent(PathBuf),
     Command(PathBuf, Vec<String>),
     Program(PathBuf, Vec<String>),
@@ -83,8 +83,8 @@ enum Way {
 impl SetupConfig {
     /// Returns the name of the owner.
     #[must_use]
-    pub fn owner(&self) -> Name {
-        self.owner.clone().unwrap_or_else(Name::usual_owner)
+    pub fn owner(&self) -> EntityName {
+        self.owner.clone().unwrap_or_else(EntityName::default_owner)
     }
 
     /// Returns the driver's name of each node, and the drivers. Nodes with the same access share
@@ -92,25 +92,25 @@ impl SetupConfig {
     ///
     /// # Errors
     /// [`SetupFault`] names the first fault.
-    pub fn drivers(&self) -> Result<(BTreeMap<Name, Name>, Drivers), SetupFault> {
-        let mut ways: BTreeMap<(Way, Duration), Name> = BTreeMap::new();
+    pub fn drivers(&self) -> Result<(BTreeMap<EntityName, EntityName>, Drivers), SetupFault> {
+        let mut ways: BTreeMap<(DriverSpec, Duration), EntityName> = BTreeMap::new();
         let (mut nodes, mut drivers) = (BTreeMap::new(), Drivers::new());
         for (node, config) in &self.nodes {
-            let (way, time) = config.way(node)?;
+            let (way, time) = config.driver_spec(node)?;
             let driver = ways
                 .entry((way.clone(), time))
                 .or_insert_with(|| node.clone());
             nodes.insert(node.clone(), driver.clone());
             drivers
                 .entry(driver.clone())
-                .or_insert_with(|| way.driver(time));
+                .or_insert_with(|| way.create_driver(time));
         }
         Ok((nodes, drivers))
     }
 }
 
 impl NodeConfig {
-    fn way(&self, node: &Name) -> Result<(Way, Duration), SetupFault> {
+    fn driver_spec(&self, node: &EntityName) -> Result<(DriverSpec, Duration), SetupFault> {
         let started = |words: &[String]| match words.split_first() {
             Some((program, arguments)) if !program.is_empty() => {
                 Ok((PathBuf::from(program), arguments.to_vec()))
@@ -123,17 +123,23 @@ impl NodeConfig {
                     .strip_prefix(SOCKET_SCHEME)
                     .filter(|path| !path.is_empty());
                 let path = path.ok_or_else(|| SetupFault::Address(node.clone(), agent.clone()))?;
-                (Way::Agent(path.into()), AGENT_TIME)
+                (DriverSpec::Agent(path.into()), DEFAULT_AGENT_TIMEOUT)
             }
             (None, Some(command), None) => {
                 let (program, arguments) = started(command)?;
-                (Way::Command(program, arguments), AGENT_TIME)
+                (
+                    DriverSpec::Command(program, arguments),
+                    DEFAULT_AGENT_TIMEOUT,
+                )
             }
             (None, None, Some(program)) => {
                 let (program, arguments) = started(program)?;
-                (Way::Program(program, arguments), PROGRAM_TIME)
+                (
+                    DriverSpec::Program(program, arguments),
+                    DEFAULT_PROGRAM_TIMEOUT,
+                )
             }
-            _ => return Err(SetupFault::Ways(node.clone())),
+            _ => return Err(SetupFault::NotExactlyOne(node.clone())),
         };
         match self.time_s {
             None => Ok((way, usual)),
@@ -143,14 +149,16 @@ impl NodeConfig {
     }
 }
 
-impl Way {
-    fn driver(self, time: Duration) -> Arc<dyn Driver> {
+impl DriverSpec {
+    fn create_driver(self, time: Duration) -> Arc<dyn Driver> {
         match self {
-            Self::Agent(path) => Arc::new(Remote::socket(path, time)),
+            Self::Agent(path) => Arc::new(RemoteDriver::socket(path, time)),
             Self::Command(program, arguments) => {
-                Arc::new(Remote::command(program, arguments, time))
+                Arc::new(RemoteDriver::command(program, arguments, time))
             }
-            Self::Program(program, arguments) => Arc::new(Program::new(program, arguments, time)),
+            Self::Program(program, arguments) => {
+                Arc::new(ProgramDriver::new(program, arguments, time))
+            }
         }
     }
 }

@@ -9,11 +9,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Maximum number of bytes of standard error to keep.
-const MAX_COMPLAINT_BYTES: u64 = 4 << 10;
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 
 /// Output of a program.
 #[derive(Debug)]
-pub struct Ran {
+pub struct ProgramOutput {
     /// Exit status.
     pub status: ExitStatus,
     /// Complete standard output.
@@ -40,9 +40,9 @@ pub enum RunError {
 }
 
 /// A process group that is killed unless it has ended well.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0.take() {
             // Its leader has not been reaped, so the number is still its own.
@@ -55,12 +55,12 @@ impl Drop for Group {
 ///
 /// # Errors
 /// [`RunError`]. A program that exits with a failure is not an error.
-pub async fn run(
+pub async fn run_program(
     command: Command,
     input: &[u8],
     time: Duration,
     most: usize,
-) -> Result<Ran, RunError> {
+) -> Result<ProgramOutput, RunError> {
     let mut child = tokio::process::Command::from(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -73,7 +73,7 @@ pub async fn run(
     let pid = child
         .id()
         .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-    let mut group = Group(pid);
+    let mut group = ProcessGroup(pid);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feeding = async {
         if let Some(mut stdin) = stdin {
@@ -84,9 +84,9 @@ pub async fn run(
     };
     let ran = async {
         let (_, output, complaint) =
-            tokio::try_join!(feeding, all_of(stdout, most), beginning_of(stderr))?;
+            tokio::try_join!(feeding, read_all(stdout, most), read_beginning(stderr))?;
         let status = child.wait().await?;
-        Ok(Ran {
+        Ok(ProgramOutput {
             status,
             output,
             complaint,
@@ -101,7 +101,10 @@ pub async fn run(
     ran
 }
 
-async fn all_of(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>, RunError> {
+async fn read_all(
+    stream: Option<impl AsyncRead + Unpin>,
+    most: usize,
+) -> Result<Vec<u8>, RunError> {
     let mut bytes = Vec::new();
     if let Some(stream) = stream {
         let bound = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
@@ -113,11 +116,11 @@ async fn all_of(stream: Option<impl AsyncRead + Unpin>, most: usize) -> Result<V
     Ok(bytes)
 }
 
-async fn beginning_of(stream: Option<impl AsyncRead + Unpin>) -> Result<String, RunError> {
+async fn read_beginning(stream: Option<impl AsyncRead + Unpin>) -> Result<String, RunError> {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
         (&mut stream)
-            .take(MAX_COMPLAINT_BYTES)
+            .take(MAX_STDERR_BYTES)
             .read_to_end(&mut bytes)
             .await?;
         // The rest is read so that the program does not block on writing it.

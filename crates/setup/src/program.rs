@@ -7,23 +7,24 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::ask::{
-    DriverError, MAX_REPLY_BYTES, Reply, Request, one_line, read_reply, request_line,
+    DriverError, DriverReply, DriverRequest, MAX_REPLY_BYTES, encode_request, read_reply,
+    sanitize_line,
 };
-use crate::driver::{Answer, Driver};
-use crate::process::{Ran, RunError, run};
+use crate::driver::{Driver, DriverFuture};
+use crate::process::{ProgramOutput, RunError, run_program};
 
 /// Default time limit of a program.
-pub const PROGRAM_TIME: Duration = Duration::from_secs(30);
+pub const DEFAULT_PROGRAM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A program of the operator.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct ProgramDriver {
     program: PathBuf,
     arguments: Vec<String>,
     time: Duration,
 }
 
-impl Program {
+impl ProgramDriver {
     /// Creates a driver from a program, its arguments and its time limit. The program inherits the
     /// environment and the working directory.
     #[must_use]
@@ -35,26 +36,30 @@ impl Program {
         }
     }
 
-    async fn run(&self, request: &Request) -> Result<Reply, DriverError> {
-        let line = request_line(request)?;
+    async fn run(&self, request: &DriverRequest) -> Result<DriverReply, DriverError> {
+        let line = encode_request(request)?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
-        match run(command, &line, self.time, MAX_REPLY_BYTES).await {
-            Ok(ran) => answer(&self.program, &ran),
-            Err(error @ RunError::TooMuch(_)) => {
-                Err(DriverError::nonsense(of(&self.program, &error.to_string())))
-            }
-            Err(error) => Err(DriverError::failed(of(&self.program, &error.to_string()))),
+        match run_program(command, &line, self.time, MAX_REPLY_BYTES).await {
+            Ok(ran) => read_answer(&self.program, &ran),
+            Err(error @ RunError::TooMuch(_)) => Err(DriverError::nonsense(describe_fault(
+                &self.program,
+                &error.to_string(),
+            ))),
+            Err(error) => Err(DriverError::failed(describe_fault(
+                &self.program,
+                &error.to_string(),
+            ))),
         }
     }
 }
 
-fn of(program: &Path, what: &str) -> String {
+fn describe_fault(program: &Path, what: &str) -> String {
     format!("program {}: {what}", program.display())
 }
 
-fn answer(program: &Path, ran: &Ran) -> Result<Reply, DriverError> {
-    let complaint = one_line(&ran.complaint);
+fn read_answer(program: &Path, ran: &ProgramOutput) -> Result<DriverReply, DriverError> {
+    let complaint = sanitize_line(&ran.complaint);
     let complained = if complaint.is_empty() {
         String::new()
     } else {
@@ -62,17 +67,17 @@ fn answer(program: &Path, ran: &Ran) -> Result<Reply, DriverError> {
     };
     if ran.output.trim_ascii().is_empty() {
         let what = format!("it answered nothing ({}){complained}", ran.status);
-        return Err(DriverError::failed(of(program, &what)));
+        return Err(DriverError::failed(describe_fault(program, &what)));
     }
     match (read_reply(ran.output.trim_ascii()), ran.status.success()) {
-        (Ok(Reply::Error(error)), _) => Err(error),
+        (Ok(DriverReply::Error(error)), _) => Err(error),
         (Ok(reply), true) => Ok(reply),
         // Something failed after it had reported success.
         (Ok(_), false) => {
             let what = format!("it ended with {}{complained}", ran.status);
-            Err(DriverError::failed(of(program, &what)))
+            Err(DriverError::failed(describe_fault(program, &what)))
         }
-        (Err(DriverError::Nonsense { why }), _) => Err(DriverError::nonsense(of(
+        (Err(DriverError::Nonsense { why }), _) => Err(DriverError::nonsense(describe_fault(
             program,
             &format!("{why}{complained}"),
         ))),
@@ -80,8 +85,8 @@ fn answer(program: &Path, ran: &Ran) -> Result<Reply, DriverError> {
     }
 }
 
-impl Driver for Program {
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+impl Driver for ProgramDriver {
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply> {
         Box::pin(self.run(request))
     }
 }

@@ -22,14 +22,14 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 
-use crate::ask::{DriverError, Reply, Request};
-use crate::circuit::{Circuit, Name, Part, PartId};
+use crate::ask::{DriverError, DriverReply, DriverRequest};
+use crate::circuit::{CircuitPart, CircuitSpec, EntityName, PartId};
 
-use circuits::Wanted;
-pub use circuits::{Failure, Standing};
-use side::{Doing, Side};
+use circuits::WantedCircuit;
+pub use circuits::{CircuitFailure, CircuitStatus};
+use side::{DriverState, DriverTask};
 
 /// Time before its start at which a piece is set up, in milliseconds.
 pub const SETUP_LEAD_MS: u64 = 60_000;
@@ -39,33 +39,33 @@ pub const SETUP_LEAD_MS: u64 = 60_000;
 pub const GRACE_MS: u64 = 60_000;
 
 /// Time before the first retry, in milliseconds. Each further failure doubles it.
-pub const FIRST_BACK_OFF: u64 = 1_000;
+pub const FIRST_BACKOFF_MS: u64 = 1_000;
 
 /// Maximum time before a retry, in milliseconds.
-pub const MAX_BACK_OFF: u64 = 30_000;
+pub const MAX_BACKOFF_MS: u64 = 30_000;
 
 /// Interval at which a driver lists its parts, in milliseconds.
-pub const LIST_EVERY: u64 = 60_000;
+pub const LIST_INTERVAL_MS: u64 = 60_000;
 
 /// A request that is due at a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct DueRequest {
     /// Number of the request, for its answer.
     pub number: u64,
     /// The driver.
-    pub driver: Name,
+    pub driver: EntityName,
     /// The request.
-    pub request: Request,
+    pub request: DriverRequest,
 }
 
 /// Wanted circuits, the known state of the drivers, and the requests in progress.
 #[derive(Debug)]
 pub struct Reconciler {
-    owner: Name,
+    owner: EntityName,
     /// Driver of each node. A driver may serve several nodes.
-    nodes: BTreeMap<Name, Name>,
-    circuits: BTreeMap<Name, Wanted>,
-    sides: BTreeMap<Name, Side>,
+    nodes: BTreeMap<EntityName, EntityName>,
+    circuits: BTreeMap<EntityName, WantedCircuit>,
+    sides: BTreeMap<EntityName, DriverState>,
     asked: u64,
 }
 
@@ -74,11 +74,11 @@ impl Reconciler {
     /// unless [`Reconciler::want`] is called before [`Reconciler::next`]. Nodes that are not in
     /// `nodes` need no provisioning.
     #[must_use]
-    pub fn new(owner: Name, nodes: BTreeMap<Name, Name>) -> Self {
-        let drivers: BTreeSet<&Name> = nodes.values().collect();
+    pub fn new(owner: EntityName, nodes: BTreeMap<EntityName, EntityName>) -> Self {
+        let drivers: BTreeSet<&EntityName> = nodes.values().collect();
         let sides = drivers
             .into_iter()
-            .map(|driver| (driver.clone(), Side::default()))
+            .map(|driver| (driver.clone(), DriverState::default()))
             .collect();
         Self {
             owner,
@@ -91,25 +91,28 @@ impl Reconciler {
 
     /// Replaces the wanted circuits. Those that are over may be left out. An invalid circuit has
     /// failed. A failed circuit that is wanted unchanged stays failed.
-    pub fn want(&mut self, circuits: impl IntoIterator<Item = Circuit>) {
+    pub fn set_wanted(&mut self, circuits: impl IntoIterator<Item = CircuitSpec>) {
         let mut before = std::mem::take(&mut self.circuits);
         for circuit in circuits {
             let id = circuit.id.clone();
             let wanted = match before.remove(&id) {
                 Some(wanted) if *wanted.circuit() == circuit => wanted,
-                _ => Wanted::new(circuit),
+                _ => WantedCircuit::new(circuit),
             };
             self.circuits.insert(id, wanted);
         }
     }
 
     /// Updates some of the wanted circuits; `None` removes one. All others stay as they are.
-    pub fn want_instead(&mut self, changed: impl IntoIterator<Item = (Name, Option<Circuit>)>) {
+    pub fn update_wanted(
+        &mut self,
+        changed: impl IntoIterator<Item = (EntityName, Option<CircuitSpec>)>,
+    ) {
         for (id, circuit) in changed {
             match (circuit, self.circuits.get(&id)) {
                 (Some(circuit), Some(wanted)) if *wanted.circuit() == circuit => {}
                 (Some(circuit), _) => {
-                    self.circuits.insert(id, Wanted::new(circuit));
+                    self.circuits.insert(id, WantedCircuit::new(circuit));
                 }
                 (None, _) => {
                     self.circuits.remove(&id);
@@ -121,110 +124,119 @@ impl Reconciler {
     /// Marks a wanted circuit as provisioned before this reconciler started. Its parts at drivers
     /// that have not listed yet then do not count as missing. So a driver that is unreachable for a
     /// while after a restart ends no circuit.
-    pub fn was_provisioned(&mut self, circuit: &Name) {
+    pub fn mark_provisioned(&mut self, circuit: &EntityName) {
         if let Some(wanted) = self.circuits.get_mut(circuit) {
-            wanted.believed = true;
+            wanted.was_provisioned = true;
         }
     }
 
     /// Retries a failed circuit.
-    pub fn again(&mut self, circuit: &Name) {
+    pub fn retry(&mut self, circuit: &EntityName) {
         if let Some(wanted) = self.circuits.get_mut(circuit) {
-            *wanted = Wanted::new(wanted.circuit().clone());
+            *wanted = WantedCircuit::new(wanted.circuit().clone());
         }
     }
 
     /// Returns the requests that are due. Each must be answered by [`Reconciler::answered`], with
     /// an error if the driver did not answer in time. Until then its driver receives no further
     /// request.
-    pub fn next(&mut self, now: Moment) -> Vec<Ask> {
-        self.judge(now);
+    pub fn next_requests(&mut self, now: MomentMs) -> Vec<DueRequest> {
+        self.update_failures(now);
         let mut desired = self.desired(now);
         let mut asks = Vec::new();
         for (driver, side) in &mut self.sides {
             let desired = desired.remove(driver).unwrap_or_default();
-            if let Some(doing) = side.next(desired, now) {
+            if let Some(doing) = side.next_task(desired, now) {
                 self.asked += 1;
-                asks.push(Ask {
+                asks.push(DueRequest {
                     number: self.asked,
                     driver: driver.clone(),
                     request: doing.request(&self.owner),
                 });
-                side.begin(self.asked, doing);
+                side.start(self.asked, doing);
             }
         }
         asks
     }
 
     /// Takes an answer. An answer to a request that is not in progress changes nothing.
-    pub fn answered(&mut self, number: u64, answer: Result<Reply, DriverError>, now: Moment) {
+    pub fn take_answer(
+        &mut self,
+        number: u64,
+        answer: Result<DriverReply, DriverError>,
+        now: MomentMs,
+    ) {
         let Some((driver, side)) = self
             .sides
             .iter_mut()
-            .find(|(_, side)| side.under_way() == Some(number))
+            .find(|(_, side)| side.task_number() == Some(number))
         else {
             return;
         };
-        let Some((doing, error)) = side.answered(answer, &self.owner, now) else {
+        let Some((doing, error)) = side.take_answer(answer, &self.owner, now) else {
             return;
         };
-        if let (Doing::SetUp(part), DriverError::Refused { why }) = (&doing, &error)
+        if let (DriverTask::SetUp(part), DriverError::Refused { why }) = (&doing, &error)
             && let Some(wanted) = self.circuits.get_mut(&part.circuit)
         {
             // If the circuit has changed meanwhile, another part was refused.
             let still = wanted.parts_at(&self.owner, now).get(&part.id) == Some(part);
             if still {
-                wanted.fail(Failure::of(driver, part, why));
+                wanted.fail(CircuitFailure::for_part(driver, part, why));
             }
         }
     }
 
     /// Treats the requests in progress as unanswered, because their sender was ended. They may have
     /// been carried out in part.
-    pub fn give_up(&mut self, now: Moment) {
-        let under_way: Vec<u64> = self.sides.values().filter_map(Side::under_way).collect();
+    pub fn abandon_requests(&mut self, now: MomentMs) {
+        let under_way: Vec<u64> = self
+            .sides
+            .values()
+            .filter_map(DriverState::task_number)
+            .collect();
         for number in under_way {
-            self.answered(number, Err(DriverError::failed("it was given up")), now);
+            self.take_answer(number, Err(DriverError::failed("it was given up")), now);
         }
     }
 
     /// Returns the next moment at which a request may become due, or a circuit may fail, without an
     /// answer.
     #[must_use]
-    pub fn wake(&self, now: Moment) -> Option<Moment> {
-        let circuits = self.circuits.values().flat_map(Wanted::turns);
-        let sides = self.sides.values().flat_map(Side::turns);
+    pub fn next_wake(&self, now: MomentMs) -> Option<MomentMs> {
+        let circuits = self.circuits.values().flat_map(WantedCircuit::wake_times);
+        let sides = self.sides.values().flat_map(DriverState::wake_times);
         circuits.chain(sides).filter(|moment| *moment > now).min()
     }
 
     /// Returns the status of a circuit, or `None` if it is not wanted.
     #[must_use]
-    pub fn standing(&self, circuit: &Name, now: Moment) -> Option<Standing> {
+    pub fn status(&self, circuit: &EntityName, now: MomentMs) -> Option<CircuitStatus> {
         let wanted = self.circuits.get(circuit)?;
-        let left = self.left(circuit);
+        let left = self.remaining_parts(circuit);
         if let Some(why) = wanted.failure() {
-            return Some(Standing::Failed {
+            return Some(CircuitStatus::Failed {
                 why: why.clone(),
                 left,
             });
         }
         if now >= wanted.circuit().window().end {
-            return Some(Standing::Over { left });
+            return Some(CircuitStatus::Over { left });
         }
         let Some(parts) = wanted
-            .held_at(now)
+            .is_due(now)
             .then(|| wanted.parts_at(&self.owner, now))
         else {
-            return Some(Standing::Waiting);
+            return Some(CircuitStatus::Waiting);
         };
-        let whole = parts.values().all(|part| match self.side_of(part) {
+        let whole = parts.values().all(|part| match self.driver_state_of(part) {
             Some((_, side)) => side.has(part),
             None => true,
         });
         Some(if whole {
-            Standing::Provisioned
+            CircuitStatus::Provisioned
         } else {
-            Standing::SettingUp
+            CircuitStatus::SettingUp
         })
     }
 
@@ -232,9 +244,9 @@ impl Reconciler {
     /// never listed counts as one part if it serves a node of the circuit, or the circuit is not
     /// known.
     #[must_use]
-    pub fn left(&self, circuit: &Name) -> usize {
+    pub fn remaining_parts(&self, circuit: &EntityName) -> usize {
         let wanted = self.circuits.get(circuit);
-        let concerned = |driver: &Name| {
+        let concerned = |driver: &EntityName| {
             wanted.is_none_or(|wanted| {
                 let mut nodes = wanted.nodes();
                 nodes.any(|node| self.nodes.get(node) == Some(driver))
@@ -243,7 +255,7 @@ impl Reconciler {
         let sides = self.sides.iter();
         sides
             .map(|(driver, side)| {
-                side.left(circuit) + usize::from(!side.is_listed() && concerned(driver))
+                side.part_count(circuit) + usize::from(!side.is_listed() && concerned(driver))
             })
             .sum()
     }
@@ -251,22 +263,23 @@ impl Reconciler {
     /// Returns the number of parts of a circuit that may still be set up, although it is no longer
     /// wanted. A driver of its nodes that never listed counts as one part.
     #[must_use]
-    pub fn left_of(&self, circuit: &Circuit) -> usize {
+    pub fn remaining_parts_of(&self, circuit: &CircuitSpec) -> usize {
         let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);
         let nodes = routes.flat_map(|route| &route.hops).map(|hop| &hop.node);
-        let drivers: BTreeSet<&Name> = nodes.filter_map(|node| self.nodes.get(node)).collect();
+        let drivers: BTreeSet<&EntityName> =
+            nodes.filter_map(|node| self.nodes.get(node)).collect();
         let sides = drivers
             .into_iter()
             .filter_map(|driver| self.sides.get(driver));
         sides
-            .map(|side| side.left(&circuit.id) + usize::from(!side.is_listed()))
+            .map(|side| side.part_count(&circuit.id) + usize::from(!side.is_listed()))
             .sum()
     }
 
     /// Returns the parts of a circuit that have to be set up now, each with the driver that has its
     /// counters.
     #[must_use]
-    pub fn parts(&self, circuit: &Name, now: Moment) -> Vec<(Name, Part)> {
+    pub fn parts(&self, circuit: &EntityName, now: MomentMs) -> Vec<(EntityName, CircuitPart)> {
         let wanted = self
             .circuits
             .get(circuit)
@@ -280,18 +293,18 @@ impl Reconciler {
 
     /// Returns the name under which everything is set up.
     #[must_use]
-    pub const fn owner(&self) -> &Name {
+    pub const fn owner(&self) -> &EntityName {
         &self.owner
     }
 
-    fn side_of(&self, part: &Part) -> Option<(&Name, &Side)> {
+    fn driver_state_of(&self, part: &CircuitPart) -> Option<(&EntityName, &DriverState)> {
         let driver = self.nodes.get(&part.node)?;
         Some((driver, self.sides.get(driver)?))
     }
 
     /// Returns for each driver the parts that have to be set up now.
-    fn desired(&self, now: Moment) -> BTreeMap<Name, BTreeMap<PartId, Part>> {
-        let mut desired: BTreeMap<Name, BTreeMap<PartId, Part>> = BTreeMap::new();
+    fn desired(&self, now: MomentMs) -> BTreeMap<EntityName, BTreeMap<PartId, CircuitPart>> {
+        let mut desired: BTreeMap<EntityName, BTreeMap<PartId, CircuitPart>> = BTreeMap::new();
         for wanted in self
             .circuits
             .values()
@@ -307,7 +320,7 @@ impl Reconciler {
     }
 
     /// Determines which circuits miss a part, and fails those that have missed one for too long.
-    fn judge(&mut self, now: Moment) {
+    fn update_failures(&mut self, now: MomentMs) {
         let mut failed = Vec::new();
         let mut changed = Vec::new();
         for (id, wanted) in &self.circuits {
@@ -316,15 +329,15 @@ impl Reconciler {
             }
             let parts = wanted.parts_at(&self.owner, now);
             let missing = parts.values().find_map(|part| {
-                let (driver, side) = self.side_of(part)?;
-                let misses = !side.has(part) && (side.is_listed() || !wanted.believed);
+                let (driver, side) = self.driver_state_of(part)?;
+                let misses = !side.has(part) && (side.is_listed() || !wanted.was_provisioned);
                 misses.then_some((driver, side, part))
             });
             match missing {
                 Some((driver, side, part)) if wanted.is_late(now) => {
                     failed.push((
                         id.clone(),
-                        Failure::of(driver, part, &side.why_not(&part.id)),
+                        CircuitFailure::for_part(driver, part, &side.missing_reason(&part.id)),
                     ));
                 }
                 missing => changed.push((id.clone(), missing.is_some())),
@@ -337,7 +350,7 @@ impl Reconciler {
         }
         for (id, misses) in changed {
             if let Some(wanted) = self.circuits.get_mut(&id) {
-                wanted.misses(misses, now);
+                wanted.set_missing(misses, now);
             }
         }
     }

@@ -13,24 +13,26 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::ask::{DriverError, MAX_REPLY_BYTES, Reply, Request, read_reply, request_line};
-use crate::driver::{Answer, Driver};
+use crate::ask::{
+    DriverError, DriverReply, DriverRequest, MAX_REPLY_BYTES, encode_request, read_reply,
+};
+use crate::driver::{Driver, DriverFuture};
 use crate::lines::next_line;
 
 /// Default time limit of an agent's answer, including the connection to it.
-pub const AGENT_TIME: Duration = Duration::from_secs(30);
+pub const DEFAULT_AGENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bidirectional stream of lines.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+trait LineStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> LineStream for S {}
 
 /// Future of a connection.
-type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
+type ConnectFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn LineStream>>> + Send + 'a>>;
 
 /// Access to the agent.
 #[derive(Debug, Clone)]
-enum Way {
+enum AgentAccess {
     Socket(PathBuf),
     Command {
         program: PathBuf,
@@ -40,17 +42,17 @@ enum Way {
 
 /// A remote agent. One connection is kept as long as it works; after an error, the next request
 /// opens a new one.
-pub struct Remote {
-    way: Way,
+pub struct RemoteDriver {
+    way: AgentAccess,
     time: Duration,
-    held: Mutex<Option<BufReader<Box<dyn Stream>>>>,
+    held: Mutex<Option<BufReader<Box<dyn LineStream>>>>,
 }
 
-impl Remote {
+impl RemoteDriver {
     /// Creates a driver for an agent that listens on a Unix socket of this machine.
     #[must_use]
     pub fn socket(path: impl Into<PathBuf>, time: Duration) -> Self {
-        Self::by(Way::Socket(path.into()), time)
+        Self::with_access(AgentAccess::Socket(path.into()), time)
     }
 
     /// Creates a driver for an agent behind the standard input and output of a command, such as
@@ -58,10 +60,10 @@ impl Remote {
     #[must_use]
     pub fn command(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
         let program = program.into();
-        Self::by(Way::Command { program, arguments }, time)
+        Self::with_access(AgentAccess::Command { program, arguments }, time)
     }
 
-    fn by(way: Way, time: Duration) -> Self {
+    fn with_access(way: AgentAccess, time: Duration) -> Self {
         Self {
             way,
             time,
@@ -69,7 +71,7 @@ impl Remote {
         }
     }
 
-    async fn exchange(&self, line: &[u8]) -> Result<Reply, DriverError> {
+    async fn exchange(&self, line: &[u8]) -> Result<DriverReply, DriverError> {
         let mut held = self.held.lock().await;
         // Taken out, so that a connection that failed or was abandoned is not used again.
         let mut stream = match held.take() {
@@ -105,16 +107,16 @@ impl Remote {
     }
 
     fn failed(&self, what: &str) -> DriverError {
-        DriverError::failed(format!("agent at {}: {what}", self.way.place()))
+        DriverError::failed(format!("agent at {}: {what}", self.way.describe()))
     }
 
     fn nonsense(&self, what: &str) -> DriverError {
-        DriverError::nonsense(format!("agent at {}: {what}", self.way.place()))
+        DriverError::nonsense(format!("agent at {}: {what}", self.way.describe()))
     }
 }
 
-impl Way {
-    fn place(&self) -> String {
+impl AgentAccess {
+    fn describe(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
             Self::Command { program, arguments } => {
@@ -125,23 +127,27 @@ impl Way {
         }
     }
 
-    fn connect(&self) -> Connecting<'_> {
+    fn connect(&self) -> ConnectFuture<'_> {
         Box::pin(async move {
             Ok(match self {
-                Self::Socket(path) => Box::new(UnixStream::connect(path).await?) as Box<dyn Stream>,
-                Self::Command { program, arguments } => Box::new(Piped::start(program, arguments)?),
+                Self::Socket(path) => {
+                    Box::new(UnixStream::connect(path).await?) as Box<dyn LineStream>
+                }
+                Self::Command { program, arguments } => {
+                    Box::new(PipedCommand::start(program, arguments)?)
+                }
             })
         })
     }
 }
 
-impl Driver for Remote {
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+impl Driver for RemoteDriver {
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply> {
         Box::pin(async move {
-            let line = request_line(request)?;
+            let line = encode_request(request)?;
             let late = || self.failed(&format!("no answer within {} s", self.time.as_secs_f64()));
             match timeout(self.time, self.exchange(&line)).await {
-                Ok(Ok(Reply::Error(error))) | Ok(Err(error)) => Err(error),
+                Ok(Ok(DriverReply::Error(error))) | Ok(Err(error)) => Err(error),
                 Ok(Ok(reply)) => Ok(reply),
                 Err(_) => Err(late()),
             }
@@ -150,13 +156,13 @@ impl Driver for Remote {
 }
 
 /// Standard input and output of a command, which is killed when they are dropped.
-struct Piped {
+struct PipedCommand {
     _child: Child,
     input: ChildStdin,
     output: ChildStdout,
 }
 
-impl Piped {
+impl PipedCommand {
     fn start(program: &PathBuf, arguments: &[String]) -> io::Result<Self> {
         let mut child = Command::new(program)
             .args(arguments)
@@ -175,7 +181,7 @@ impl Piped {
     }
 }
 
-impl AsyncRead for Piped {
+impl AsyncRead for PipedCommand {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -185,7 +191,7 @@ impl AsyncRead for Piped {
     }
 }
 
-impl AsyncWrite for Piped {
+impl AsyncWrite for PipedCommand {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -22,21 +22,21 @@ pub struct Prefix {
 /// A text that is not an address prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address prefix ({why}): write ADDRESS or ADDRESS/BITS, as 10.1.0.0/16")]
-pub struct NoPrefix {
+pub struct InvalidPrefix {
     text: String,
     why: &'static str,
 }
 
 /// Maximum length of a text to parse. An IPv6 address with its length has at most 49 characters.
-const MAX_PREFIX_TEXT: usize = 64;
+const MAX_PREFIX_TEXT_BYTES: usize = 64;
 
 impl Prefix {
     /// Returns the prefix of a single address.
     #[must_use]
-    pub const fn one(address: IpAddr) -> Self {
+    pub const fn single(address: IpAddr) -> Self {
         Self {
             address,
-            length: bits(address),
+            length: address_bits(address),
         }
     }
 
@@ -54,8 +54,8 @@ impl Prefix {
 
     /// Returns true if it contains all addresses of another prefix.
     #[must_use]
-    pub fn holds(self, other: Self) -> bool {
-        let shift = u32::from(bits(self.address) - self.length);
+    pub fn contains(self, other: Self) -> bool {
+        let shift = u32::from(address_bits(self.address) - self.length);
         let alike = match (self.address, other.address) {
             (IpAddr::V4(one), IpAddr::V4(other)) => {
                 (one.to_bits() ^ other.to_bits())
@@ -75,8 +75,8 @@ impl Prefix {
     }
 
     /// Returns the prefixes that contain it, the widest first.
-    pub fn wider(self) -> impl Iterator<Item = Self> {
-        let all = bits(self.address);
+    pub fn supernets(self) -> impl Iterator<Item = Self> {
+        let all = address_bits(self.address);
         (0..self.length).map(move |length| {
             let rest = u32::from(all - length);
             let address = match self.address {
@@ -96,20 +96,20 @@ impl Prefix {
     /// Returns true if some address is in both.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
-        self.holds(other) || other.holds(self)
+        self.contains(other) || other.contains(self)
     }
 
     /// Returns the IP version of the addresses.
     #[must_use]
-    pub const fn family(self) -> Family {
+    pub const fn family(self) -> IpFamily {
         match self.address {
-            IpAddr::V4(_) => Family::V4,
-            IpAddr::V6(_) => Family::V6,
+            IpAddr::V4(_) => IpFamily::V4,
+            IpAddr::V6(_) => IpFamily::V6,
         }
     }
 }
 
-const fn bits(address: IpAddr) -> u8 {
+const fn address_bits(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,
         IpAddr::V6(_) => 128,
@@ -117,14 +117,14 @@ const fn bits(address: IpAddr) -> u8 {
 }
 
 impl FromStr for Prefix {
-    type Err = NoPrefix;
+    type Err = InvalidPrefix;
 
-    fn from_str(text: &str) -> Result<Self, NoPrefix> {
-        let no = |why| NoPrefix {
-            text: text.chars().take(MAX_PREFIX_TEXT).collect(),
+    fn from_str(text: &str) -> Result<Self, InvalidPrefix> {
+        let no = |why| InvalidPrefix {
+            text: text.chars().take(MAX_PREFIX_TEXT_BYTES).collect(),
             why,
         };
-        if text.len() > MAX_PREFIX_TEXT {
+        if text.len() > MAX_PREFIX_TEXT_BYTES {
             return Err(no("too long"));
         }
         let (address, length) = match text.split_once('/') {
@@ -132,7 +132,7 @@ impl FromStr for Prefix {
             None => (text, None),
         };
         let address: IpAddr = address.parse().map_err(|_| no("no IP address"))?;
-        let most = bits(address);
+        let most = address_bits(address);
         let length = match length {
             None => most,
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits
@@ -154,9 +154,9 @@ impl FromStr for Prefix {
 }
 
 impl TryFrom<String> for Prefix {
-    type Error = NoPrefix;
+    type Error = InvalidPrefix;
 
-    fn try_from(text: String) -> Result<Self, NoPrefix> {
+    fn try_from(text: String) -> Result<Self, InvalidPrefix> {
         text.parse()
     }
 }
@@ -169,7 +169,7 @@ impl From<Prefix> for String {
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.length == bits(self.address) {
+        if self.length == address_bits(self.address) {
             write!(f, "{}", self.address)
         } else {
             write!(f, "{}/{}", self.address, self.length)
@@ -179,7 +179,7 @@ impl fmt::Display for Prefix {
 
 /// A version of IP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
+pub enum IpFamily {
     /// IPv4.
     V4,
     /// IPv6.
@@ -191,7 +191,7 @@ pub enum Family {
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Transport {
+pub enum PortProtocol {
     /// TCP.
     #[default]
     Tcp,
@@ -199,7 +199,7 @@ pub enum Transport {
     Udp,
 }
 
-impl Transport {
+impl PortProtocol {
     /// Returns the protocol number (IANA, Protocol Numbers).
     #[must_use]
     pub const fn number(self) -> u8 {
@@ -211,7 +211,7 @@ impl Transport {
 
     /// Returns the name of the protocol.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
@@ -228,12 +228,12 @@ pub struct SourcePorts {
     pub last: u16,
     /// Protocol of the ports.
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: PortProtocol,
 }
 
 /// Selector of the packets that belong to a circuit. All criteria must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Streams {
+pub struct StreamSelector {
     /// Source addresses.
     pub from: Prefix,
     /// Destination addresses.
@@ -249,7 +249,7 @@ pub struct Streams {
 
 /// Fault of a stream selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum StreamsFault {
+pub enum SelectorFault {
     /// The ends are of different IP versions: use IPv4 or IPv6 for both.
     #[error("streams from {from} to {to} can't be: both must be IPv4, or both IPv6")]
     Families {
@@ -269,13 +269,13 @@ pub enum StreamsFault {
     NoMark,
 }
 
-impl Streams {
+impl StreamSelector {
     /// Returns a selector for all traffic from one address to another.
     #[must_use]
     pub const fn between(from: IpAddr, to: IpAddr) -> Self {
         Self {
-            from: Prefix::one(from),
-            to: Prefix::one(to),
+            from: Prefix::single(from),
+            to: Prefix::single(to),
             source_ports: None,
             mark: None,
         }
@@ -283,7 +283,7 @@ impl Streams {
 
     /// Returns the IP version of the packets.
     #[must_use]
-    pub const fn family(&self) -> Family {
+    pub const fn family(&self) -> IpFamily {
         self.from.family()
     }
 
@@ -291,32 +291,32 @@ impl Streams {
     ///
     /// # Errors
     /// [`StreamsFault`] names the first fault.
-    pub fn check(&self) -> Result<(), StreamsFault> {
+    pub fn check(&self) -> Result<(), SelectorFault> {
         if self.from.family() != self.to.family() {
-            return Err(StreamsFault::Families {
+            return Err(SelectorFault::Families {
                 from: self.from,
                 to: self.to,
             });
         }
         match self.source_ports {
             Some(ports) if ports.first == 0 || ports.first > ports.last => {
-                Err(StreamsFault::Ports(ports))
+                Err(SelectorFault::Ports(ports))
             }
-            _ if self.mark == Some(0) => Err(StreamsFault::NoMark),
+            _ if self.mark == Some(0) => Err(SelectorFault::NoMark),
             _ => Ok(()),
         }
     }
 }
 
 /// Format of the streams in the id of a part: without blanks, and different for different streams.
-impl fmt::Display for Streams {
+impl fmt::Display for StreamSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.from, self.to)?;
         if let Some(ports) = self.source_ports {
             write!(
                 f,
                 ",{}={}-{}",
-                ports.transport.word(),
+                ports.transport.name(),
                 ports.first,
                 ports.last
             )?;

@@ -5,19 +5,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use longhaul_circuits::time::Window;
 use proptest::prelude::*;
 
-use crate::circuit::{Name, Part, PartId};
-use crate::streams::{Prefix, SourcePorts, Streams, Transport};
+use crate::circuit::{CircuitPart, EntityName, PartId};
+use crate::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 
-pub fn name(text: &str) -> Name {
+pub fn name(text: &str) -> EntityName {
     text.parse().unwrap()
 }
 
 /// Returns a part of `owner`'s circuit `circuit` at node `node`, over `link`.
-pub fn part(owner: &str, circuit: &str, node: &str, link: &str, rate: u64) -> Part {
-    let streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    Part {
+pub fn part(owner: &str, circuit: &str, node: &str, link: &str, rate: u64) -> CircuitPart {
+    let streams = StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    CircuitPart {
         owner: name(owner),
-        id: PartId::of(&name(circuit), &name(node), &name(link), &streams),
+        id: PartId::for_streams(&name(circuit), &name(node), &name(link), &streams),
         circuit: name(circuit),
         node: name(node),
         link: name(link),
@@ -53,16 +53,20 @@ fn any_ports() -> impl Strategy<Value = SourcePorts> {
     (1..=u16::MAX, any::<u16>(), any::<bool>()).prop_map(|(first, more, tcp)| SourcePorts {
         first,
         last: first.saturating_add(more),
-        transport: if tcp { Transport::Tcp } else { Transport::Udp },
+        transport: if tcp {
+            PortProtocol::Tcp
+        } else {
+            PortProtocol::Udp
+        },
     })
 }
 
 /// Generates valid streams.
-pub fn any_streams() -> impl Strategy<Value = Streams> {
+pub fn any_streams() -> impl Strategy<Value = StreamSelector> {
     let ends = prop_oneof![(v4(), v4()), (v6(), v6())];
     let mark = proptest::option::of(1..=u32::MAX);
     (ends, proptest::option::of(any_ports()), mark).prop_map(|((from, to), source_ports, mark)| {
-        Streams {
+        StreamSelector {
             from,
             to,
             source_ports,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use longhaul_circuits::time::Window;
 use longhaul_setup::ask::{Counters, DriverError};
-use longhaul_setup::circuit::{Name, Part, PartId};
+use longhaul_setup::circuit::{CircuitPart, EntityName, PartId};
 use longhaul_setup::driver::{counters, list, set_up, tear_down};
-use longhaul_setup::program::Program;
-use longhaul_setup::remote::Remote;
-use longhaul_setup::streams::Streams;
+use longhaul_setup::program::ProgramDriver;
+use longhaul_setup::remote::RemoteDriver;
+use longhaul_setup::streams::StreamSelector;
 
 /// Time limit that even a very slow machine meets.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,15 +42,15 @@ case $request in
 esac
 "#;
 
-fn name(text: &str) -> Name {
+fn name(text: &str) -> EntityName {
     text.parse().unwrap()
 }
 
-fn part() -> Part {
-    let streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    Part {
+fn part() -> CircuitPart {
+    let streams = StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    CircuitPart {
         owner: name("us"),
-        id: PartId::of(&name("c"), &name("a"), &name("ab"), &streams),
+        id: PartId::for_streams(&name("c"), &name("a"), &name("ab"), &streams),
         circuit: name("c"),
         node: name("a"),
         link: name("ab"),
@@ -64,7 +64,7 @@ fn part() -> Part {
 struct Script(tempfile::TempDir);
 
 impl Script {
-    fn of(commands: &str) -> Self {
+    fn from_commands(commands: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("driver.sh"), commands).unwrap();
         Self(folder)
@@ -81,14 +81,14 @@ impl Script {
         paths.map(|path| path.to_str().unwrap().to_owned()).into()
     }
 
-    fn driver(&self, time: Duration) -> Program {
-        Program::new("/bin/sh", self.arguments(), time)
+    fn driver(&self, time: Duration) -> ProgramDriver {
+        ProgramDriver::new("/bin/sh", self.arguments(), time)
     }
 }
 
 #[tokio::test]
 async fn a_program_sets_up_lists_counts_and_tears_down() {
-    let script = Script::of(KEEPER);
+    let script = Script::from_commands(KEEPER);
     let driver = script.driver(PROGRAM_TIMEOUT);
     let part = part();
     assert_eq!(list(&driver, name("us")).await, Ok(vec![]));
@@ -155,7 +155,7 @@ async fn faults_of_a_program_are_reported_in_one_line() {
         } else {
             PROGRAM_TIMEOUT
         };
-        let error = set_up(&Script::of(commands).driver(time), part())
+        let error = set_up(&Script::from_commands(commands).driver(time), part())
             .await
             .unwrap_err()
             .to_string();
@@ -165,7 +165,7 @@ async fn faults_of_a_program_are_reported_in_one_line() {
         );
         assert!(!error.contains(['\n', '\u{1b}']), "{error:?}");
     }
-    let nobody = Program::new("/no/such/program", vec![], PROGRAM_TIMEOUT);
+    let nobody = ProgramDriver::new("/no/such/program", vec![], PROGRAM_TIMEOUT);
     let error = set_up(&nobody, part()).await.unwrap_err().to_string();
     assert!(
         error.contains("/no/such/program") && error.contains("can't be started"),
@@ -175,7 +175,7 @@ async fn faults_of_a_program_are_reported_in_one_line() {
 
 #[tokio::test]
 async fn a_slow_program_is_killed_with_its_children() {
-    let script = Script::of("sleep 1000 & echo $! >\"$1/child\"; wait");
+    let script = Script::from_commands("sleep 1000 & echo $! >\"$1/child\"; wait");
     let error = set_up(&script.driver(Duration::from_secs(2)), part())
         .await
         .unwrap_err();
@@ -192,15 +192,15 @@ async fn a_slow_program_is_killed_with_its_children() {
 
 #[tokio::test]
 async fn an_agent_is_reached_through_a_commands_input_and_output() {
-    let script = Script::of(
+    let script = Script::from_commands(
         "while read -r line; do echo '{\"answer\":\"parts\",\"parts\":[]}'; echo >>\"$1/asked\"; \
         done",
     );
-    let remote = Remote::command("/bin/sh", script.arguments(), PROGRAM_TIMEOUT);
+    let remote = RemoteDriver::command("/bin/sh", script.arguments(), PROGRAM_TIMEOUT);
     for _ in 0..3 {
         assert_eq!(list(&remote, name("us")).await, Ok(vec![]));
     }
-    let ended = Remote::command("/bin/true", vec![], PROGRAM_TIMEOUT);
+    let ended = RemoteDriver::command("/bin/true", vec![], PROGRAM_TIMEOUT);
     let error = list(&ended, name("us")).await.unwrap_err();
     assert!(matches!(error, DriverError::Failed { .. }), "{error}");
 }

@@ -15,15 +15,15 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::error::Failure;
-use crate::frame_io::Buffers;
+use crate::frame_io::BufferPool;
 use crate::hole_hash::HoleHasher;
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::process_limits::ProcessLimits;
 
 mod ledger;
 
-pub(crate) use ledger::{Exhausted, Resource};
-use ledger::{Ledger, RESOURCES};
+use ledger::{RESOURCES, ResourceLedger};
+pub(crate) use ledger::{Resource, ResourceExhausted};
 
 /// Log lines that one key may cause in a burst, and per second.
 const LOG_BURST: u32 = 50;
@@ -37,16 +37,16 @@ const BOOKKEEPING_STEP: u64 = 64 * 1024;
 /// The accounts of all keys. There is one for each authenticated key that has ever connected, so
 /// the grants bound their number.
 pub(crate) struct Accounts {
-    shared: Arc<Shared>,
+    shared: Arc<SharedAccounts>,
     of: Mutex<HashMap<PublicKey, Arc<Account>>>,
 }
 
-struct Shared {
-    ledger: Mutex<Ledger>,
+struct SharedAccounts {
+    ledger: Mutex<ResourceLedger>,
     /// Number of waiting requests for each resource.
     waiting: [AtomicUsize; RESOURCES],
     accounts: Mutex<Vec<Weak<Account>>>,
-    buffers: Arc<Buffers>,
+    buffers: Arc<BufferPool>,
     hole_hasher: HoleHasher,
     started: Instant,
     file_wait: Duration,
@@ -55,7 +55,7 @@ struct Shared {
 /// The account of one key.
 pub(crate) struct Account {
     key: PublicKey,
-    shared: Arc<Shared>,
+    shared: Arc<SharedAccounts>,
     /// Notified when a unit of the resource may be available.
     freed: [Notify; RESOURCES],
     /// Permit to hash a block with holes: one block of this key at a time. `None` for a client,
@@ -72,15 +72,15 @@ pub(crate) struct Account {
 }
 
 impl Accounts {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        let shared = Shared {
-            ledger: Mutex::new(Ledger::new(limits)),
+    pub(crate) fn new(limits: &ServerLimits) -> Self {
+        let shared = SharedAccounts {
+            ledger: Mutex::new(ResourceLedger::new(limits)),
             waiting: Default::default(),
             accounts: Mutex::default(),
             buffers: Arc::default(),
             hole_hasher: HoleHasher::default(),
             started: Instant::now(),
-            file_wait: limits.file_wait,
+            file_wait: limits.file_timeout,
         };
         Self {
             shared: Arc::new(shared),
@@ -89,7 +89,7 @@ impl Accounts {
     }
 
     /// Returns the account of `key`, and opens it if necessary.
-    pub(crate) fn of(&self, key: PublicKey) -> Arc<Account> {
+    pub(crate) fn account_of(&self, key: PublicKey) -> Arc<Account> {
         let mut accounts = self.of.lock();
         let account = accounts
             .entry(key)
@@ -116,17 +116,21 @@ impl Accounts {
 impl Account {
     /// Creates the account of a client, which shares with no other key. It may hold what one key
     /// may hold at a server, within the limits of the process.
-    pub(crate) fn alone() -> Arc<Self> {
-        let limits = Limits::of_client(ProcessLimits::current());
+    pub(crate) fn unshared() -> Arc<Self> {
+        let limits = ServerLimits::for_client(ProcessLimits::current());
         // One key may hold half of each resource.
         let open_files = limits.open_files / 2;
         Accounts::new(&limits).open(PublicKey::from_bytes([0; 32]), None, Some(open_files))
     }
 
     /// Takes `units` immediately, or fails.
-    pub(crate) fn take(self: &Arc<Self>, what: Resource, units: u64) -> Result<Held, Exhausted> {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        what: Resource,
+        units: u64,
+    ) -> Result<ResourcePermit, ResourceExhausted> {
         self.shared.ledger.lock().take(what, &self.key, units)?;
-        Ok(Held {
+        Ok(ResourcePermit {
             account: self.clone(),
             what,
             units,
@@ -134,8 +138,8 @@ impl Account {
     }
 
     /// Waits for one unit and takes it.
-    pub(crate) async fn wait(self: &Arc<Self>, what: Resource) -> Held {
-        let _waiting = Waiting::new(&self.shared.waiting[what as usize]);
+    pub(crate) async fn acquire(self: &Arc<Self>, what: Resource) -> ResourcePermit {
+        let _waiting = WaitingCount::new(&self.shared.waiting[what as usize]);
         let freed = &self.freed[what as usize];
         loop {
             // Register before the attempt, so that units returned after it wake this task.
@@ -150,9 +154,9 @@ impl Account {
     }
 
     /// Waits for the permit for one open file, at most [`Limits::file_wait`].
-    pub(crate) async fn open_file(self: &Arc<Self>) -> Result<Held, Failure> {
-        let waited = timeout(self.shared.file_wait, self.wait(Resource::OpenFiles)).await;
-        waited.map_err(|_| Exhausted::Share(Resource::OpenFiles).into())
+    pub(crate) async fn open_file(self: &Arc<Self>) -> Result<ResourcePermit, Failure> {
+        let waited = timeout(self.shared.file_wait, self.acquire(Resource::OpenFiles)).await;
+        waited.map_err(|_| ResourceExhausted::Share(Resource::OpenFiles).into())
     }
 
     /// Calls `line` to write a log line that this key causes, unless the key exceeds its log rate.
@@ -193,7 +197,7 @@ impl Account {
     }
 
     /// Returns the idle buffers, which all accounts share.
-    pub(crate) fn buffers(&self) -> &Arc<Buffers> {
+    pub(crate) fn buffers(&self) -> &Arc<BufferPool> {
         &self.shared.buffers
     }
 
@@ -203,20 +207,20 @@ impl Account {
 
     #[cfg(test)]
     pub(crate) fn held(&self, what: Resource) -> u64 {
-        self.shared.ledger.lock().shares(what).held(&self.key)
+        self.shared.ledger.lock().shares(what).units_of(&self.key)
     }
 }
 
 /// Units of a resource that an account holds. They are returned on drop.
-pub(crate) struct Held {
+pub(crate) struct ResourcePermit {
     account: Arc<Account>,
     what: Resource,
     units: u64,
 }
 
-impl Held {
+impl ResourcePermit {
     /// Takes `units` more immediately, or fails.
-    pub(crate) fn grow(&mut self, units: u64) -> Result<(), Exhausted> {
+    pub(crate) fn grow(&mut self, units: u64) -> Result<(), ResourceExhausted> {
         let shared = &self.account.shared;
         shared
             .ledger
@@ -236,7 +240,7 @@ impl Held {
             .ledger
             .lock()
             .shares(self.what)
-            .give_back(&account.key, units);
+            .release(&account.key, units);
         // Any account may take what one returns: each has its own share of what is free.
         if shared.waiting[index].load(Ordering::SeqCst) > 0 {
             for account in shared.accounts.lock().iter().filter_map(Weak::upgrade) {
@@ -246,7 +250,7 @@ impl Held {
     }
 
     /// Takes or returns units so that `units` are held.
-    pub(crate) fn set(&mut self, units: u64) -> Result<(), Exhausted> {
+    pub(crate) fn set(&mut self, units: u64) -> Result<(), ResourceExhausted> {
         if units > self.units {
             self.grow(units - self.units)?;
         } else if units < self.units {
@@ -257,13 +261,13 @@ impl Held {
 
     /// Sets the number of bytes of memory, rounded up to [`BOOKKEEPING_STEP`], so that not every
     /// entry of a copy locks the ledger.
-    pub(crate) fn set_in_steps(&mut self, bytes: u64) -> Result<(), Exhausted> {
+    pub(crate) fn set_in_steps(&mut self, bytes: u64) -> Result<(), ResourceExhausted> {
         let rounded = bytes.max(1).checked_next_multiple_of(BOOKKEEPING_STEP);
         self.set(rounded.unwrap_or(bytes))
     }
 }
 
-impl Drop for Held {
+impl Drop for ResourcePermit {
     fn drop(&mut self) {
         if self.units > 0 {
             self.shrink(self.units);
@@ -271,16 +275,16 @@ impl Drop for Held {
     }
 }
 
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingCount<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -296,16 +300,16 @@ mod tests {
     }
 
     fn accounts() -> Accounts {
-        Accounts::new(&Limits {
+        Accounts::new(&ServerLimits {
             open_files: 8,
-            ..Limits::default()
+            ..ServerLimits::default()
         })
     }
 
     #[tokio::test(start_paused = true)]
     async fn exhausted_key_fails_and_other_keys_do_not() {
         let accounts = accounts();
-        let (greedy, honest) = (accounts.of(key(1)), accounts.of(key(2)));
+        let (greedy, honest) = (accounts.account_of(key(1)), accounts.account_of(key(2)));
         let mut held = Vec::new();
         while let Ok(one) = greedy.take(Resource::OpenFiles, 1) {
             held.push(one);
@@ -323,8 +327,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiter_gets_units_that_any_key_returns() {
         let accounts = accounts();
-        let (one, other) = (accounts.of(key(1)), accounts.of(key(2)));
-        let mut held: Vec<Held> = Vec::new();
+        let (one, other) = (accounts.account_of(key(1)), accounts.account_of(key(2)));
+        let mut held: Vec<ResourcePermit> = Vec::new();
         for account in [&one, &other, &one, &other, &one] {
             held.extend(account.take(Resource::OpenFiles, 1).ok());
         }
@@ -334,7 +338,7 @@ mod tests {
         let waiters: Vec<_> = (0..2)
             .map(|_| {
                 let one = one.clone();
-                tokio::spawn(async move { one.wait(Resource::OpenFiles).await })
+                tokio::spawn(async move { one.acquire(Resource::OpenFiles).await })
             })
             .collect();
         tokio::task::yield_now().await;
@@ -354,7 +358,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn log_rate_is_limited_and_omissions_are_reported() {
-        let account = accounts().of(key(1));
+        let account = accounts().account_of(key(1));
         let mut lines = 0;
         for _ in 0..100_000 {
             account.log(|| lines += 1);
@@ -363,28 +367,34 @@ mod tests {
         assert!(account.log_pending.load(Ordering::Relaxed));
         tokio::time::sleep(2 * MAX_LOG_SILENCE).await;
         assert_eq!(
-            account.log.lock().take_left_out(),
+            account.log.lock().take_suppressed(),
             0,
             "reported without another line"
         );
         account.log(|| lines += 1);
         assert_eq!(lines, LOG_BURST + 1);
         // Each key has its own log rate.
-        accounts().of(key(2)).log(|| lines += 1);
+        accounts().account_of(key(2)).log(|| lines += 1);
         assert_eq!(lines, LOG_BURST + 2);
     }
 
     #[test]
     fn held_units_can_grow_and_shrink() {
-        let accounts = Accounts::new(&Limits {
+        let accounts = Accounts::new(&ServerLimits {
             bookkeeping: 100,
-            ..Limits::default()
+            ..ServerLimits::default()
         });
-        let account = accounts.of(key(1));
+        let account = accounts.account_of(key(1));
         let mut held = account.take(Resource::Bookkeeping, 10).unwrap();
-        assert_eq!(held.grow(50), Err(Exhausted::Share(Resource::Bookkeeping)));
+        assert_eq!(
+            held.grow(50),
+            Err(ResourceExhausted::Share(Resource::Bookkeeping))
+        );
         held.set(50).unwrap();
-        assert_eq!(held.set(51), Err(Exhausted::Share(Resource::Bookkeeping)));
+        assert_eq!(
+            held.set(51),
+            Err(ResourceExhausted::Share(Resource::Bookkeeping))
+        );
         held.set(7).unwrap();
         assert_eq!(account.held(Resource::Bookkeeping), 7);
         drop(held);

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_session::{Clear, FlowWatch};
+use longhaul_session::{FlowWatch, PlaintextRanges};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,13 +23,13 @@ use crate::account::Account;
 use crate::error::Error;
 use crate::part::{PartFilter, Portion};
 use crate::process_limits::ProcessLimits;
-use crate::progress::{Event, Observer, Progress};
-use crate::receive::{Asked, Receiver};
+use crate::progress::{Observer, TransferEvent, TransferProgress};
+use crate::receive::{Receiver, RequestedEntries};
 use crate::remembered::StreamMemory;
-use crate::send::{Presence, Queue, Sources};
-use crate::store::Destination;
+use crate::send::{Presence, Sources, WorkQueue};
+use crate::store::CopyDestination;
 use crate::tree_hash::Hash;
-use crate::wire::{Compare, Hello, Placement, Request, Token};
+use crate::wire::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 mod attempt;
 mod joining;
@@ -41,7 +41,7 @@ mod stream_count;
 mod supervisor;
 
 pub(crate) use attempt::close;
-use patience::Patience;
+use patience::OutagePatience;
 use stream_count::StreamCount;
 pub(crate) use stream_count::{LearnedStreams, PathConditions};
 use supervisor::Supervisor;
@@ -74,14 +74,14 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// Returns the handle that announces plaintext byte ranges, if the stream supports them. It is
     /// requested before the stream is used.
-    fn clear(&self) -> Option<Arc<Clear>> {
+    fn plaintext(&self) -> Option<Arc<PlaintextRanges>> {
         None
     }
 }
 
 /// A pipe without protection, which carries plaintext without announcement.
 impl Transport for tokio::io::DuplexStream {
-    fn clear(&self) -> Option<Arc<Clear>> {
+    fn plaintext(&self) -> Option<Arc<PlaintextRanges>> {
         Some(Arc::default())
     }
 }
@@ -153,7 +153,7 @@ pub trait Connector: Send + Sync + 'static {
 
 /// Outcome of a copy.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CopyOutcome {
     /// BLAKE3 hash over the record of every entry (path, kind, size, content hash). It is equal on
     /// both sides.
     pub manifest: Hash,
@@ -163,8 +163,8 @@ pub struct Outcome {
 
 /// The client's role in a copy.
 #[derive(Clone)]
-enum Side {
-    Push(Arc<Queue>),
+enum ClientRole {
+    Push(Arc<WorkQueue>),
     Pull(Arc<Receiver>),
 }
 
@@ -184,21 +184,21 @@ pub struct Client<C> {
     /// machine was suspended does not count.
     pub patience: Duration,
     /// Counters of the copy.
-    pub progress: Arc<Progress>,
+    pub progress: Arc<TransferProgress>,
     /// Receiver of events.
     pub observer: Arc<dyn Observer>,
 }
 
 impl<C: Connector> Client<C> {
     /// Sends `sources`. `names` are the names of the sources in messages.
-    pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
-        let sources = Arc::new(sources.only(self.hello.portion, self.hello.hard_links));
-        let mut run = Run::new(&self);
+    pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<CopyOutcome, Error> {
+        let sources = Arc::new(sources.restricted_to(self.hello.portion, self.hello.hard_links));
+        let mut run = RunState::new(&self);
         loop {
-            let queue = Queue::new(
+            let queue = WorkQueue::new(
                 sources.clone(),
                 self.hello.resume,
-                Account::alone(),
+                Account::unshared(),
                 self.progress.clone(),
                 self.observer.clone(),
                 Sources::labels(names.clone()),
@@ -208,17 +208,19 @@ impl<C: Connector> Client<C> {
                 Portion::Rest => Presence::Something,
                 Portion::Whole | Portion::Part(_) => Presence::Unknown,
             };
-            queue.expect(presence, self.compare);
+            queue.set_presence(presence, self.compare);
             if self.hello.hard_links {
                 queue.keep_links(false);
             }
             let close = CloseQueue(queue.clone());
             let walk = queue.start_walk();
-            let carried = self.carry(Side::Push(queue.clone()), &mut run).await;
+            let carried = self
+                .run_copy(ClientRole::Push(queue.clone()), &mut run)
+                .await;
             let error = match carried {
                 Ok(closing) => {
                     let manifest = queue.manifest();
-                    return Ok(Outcome { manifest, closing });
+                    return Ok(CopyOutcome { manifest, closing });
                 }
                 Err(error) => error,
             };
@@ -226,7 +228,7 @@ impl<C: Connector> Client<C> {
             drop(close);
             // The walk counts what it finds for this copy and the next one.
             let _ = walk.await;
-            self.begin_again(&mut run, next).await?;
+            self.replace_copy(&mut run, next).await?;
         }
     }
 
@@ -237,12 +239,12 @@ impl<C: Connector> Client<C> {
     /// others.
     pub async fn pull(
         self,
-        destination: Destination,
+        destination: CopyDestination,
         names: Vec<String>,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CopyOutcome, Error> {
         let recursive = !matches!(
             self.hello.request,
-            Request::Pull {
+            CopyRequest::Pull {
                 recursive: false,
                 ..
             }
@@ -250,7 +252,7 @@ impl<C: Connector> Client<C> {
         let asked = || match (self.hello.portion, recursive) {
             (Portion::Part(part), _) => {
                 let links_together = self.hello.hard_links;
-                Asked::Part(
+                RequestedEntries::Part(
                     PartFilter {
                         part,
                         links_together,
@@ -258,10 +260,10 @@ impl<C: Connector> Client<C> {
                     recursive,
                 )
             }
-            (_, false) => Asked::Files,
-            (_, true) => Asked::Trees,
+            (_, false) => RequestedEntries::Files,
+            (_, true) => RequestedEntries::Trees,
         };
-        let mut run = Run::new(&self);
+        let mut run = RunState::new(&self);
         run.hello.reports_not_kept = true;
         // A server that waits for answers about one file opens others in the meantime.
         run.hello.resume &= ProcessLimits::current().may_wait_for_files();
@@ -271,7 +273,7 @@ impl<C: Connector> Client<C> {
         }
         let mut next = destination;
         loop {
-            let successor = next.successor(Token::random()?);
+            let successor = next.successor(CopyToken::random()?);
             let destination = std::mem::replace(&mut next, successor);
             run.hello.offer = destination.has_something().then_some(self.compare);
             let labels = Sources::labels(names.clone());
@@ -279,35 +281,37 @@ impl<C: Connector> Client<C> {
             let receiver = Receiver::new(
                 destination,
                 asked(),
-                Account::alone(),
+                Account::unshared(),
                 progress,
                 observer,
                 labels,
             )?;
-            let carried = self.carry(Side::Pull(receiver.clone()), &mut run).await;
+            let carried = self
+                .run_copy(ClientRole::Pull(receiver.clone()), &mut run)
+                .await;
             let error = match carried {
                 Ok(closing) => {
                     receiver.check_complete()?;
                     let manifest = receiver.conclusion().unwrap_or_default();
-                    return Ok(Outcome { manifest, closing });
+                    return Ok(CopyOutcome { manifest, closing });
                 }
                 Err(error) => error,
             };
             let again = run.next_copy(error, None)?;
-            let ended = receiver.ended();
+            let ended = receiver.take_end_signal();
             drop(receiver);
             // Two receivers must not write the same file. Nothing is ever sent on this channel: it
             // disconnects when the last handle to the copy is dropped.
             let let_go = tokio::task::spawn_blocking(move || ended.map(|ended| ended.recv()));
             let _ = let_go.await;
-            self.begin_again(&mut run, again).await?;
+            self.replace_copy(&mut run, again).await?;
         }
     }
 
     /// Runs one copy of a run to its end.
-    async fn carry(&self, side: Side, run: &mut Run) -> Result<JoinSet<()>, Error> {
+    async fn run_copy(&self, side: ClientRole, run: &mut RunState) -> Result<JoinSet<()>, Error> {
         let routes = self.connector.routes();
-        let push = matches!(side, Side::Push(_));
+        let push = matches!(side, ClientRole::Push(_));
         let memory = self.memory.as_ref().filter(|_| self.streams.is_none());
         let remembered = match memory {
             Some(memory) => memory.recall(push, &routes).await,
@@ -331,11 +335,11 @@ impl<C: Connector> Client<C> {
     }
 
     /// Starts another copy that replaces a lost one, after a pause.
-    async fn begin_again(&self, run: &mut Run, next: NextCopy) -> Result<(), Error> {
-        run.hello.token = Token::random()?;
+    async fn replace_copy(&self, run: &mut RunState, next: NextCopy) -> Result<(), Error> {
+        run.hello.token = CopyToken::random()?;
         run.hello.placement = next.placement;
-        self.progress.begin_again();
-        self.observer.event(Event::BegunAgain {
+        self.progress.reset_for_next_copy();
+        self.observer.event(TransferEvent::CopyReplaced {
             reason: next.reason,
         });
         tokio::time::sleep(next.pause).await;
@@ -344,9 +348,9 @@ impl<C: Connector> Client<C> {
 }
 
 /// State that a client keeps from one copy to the next of a run.
-pub(crate) struct Run {
+pub(crate) struct RunState {
     hello: Hello,
-    patience: Patience,
+    patience: OutagePatience,
 }
 
 /// Parameters of the copy that replaces a lost one.
@@ -356,11 +360,11 @@ struct NextCopy {
     placement: Option<Placement>,
 }
 
-impl Run {
+impl RunState {
     fn new<C>(client: &Client<C>) -> Self {
         Self {
             hello: client.hello.clone(),
-            patience: Patience::new(client.patience),
+            patience: OutagePatience::new(client.patience),
         }
     }
 
@@ -384,7 +388,7 @@ impl Run {
 }
 
 /// Closes the queue on drop, and so stops the walk however a push ends.
-struct CloseQueue(Arc<Queue>);
+struct CloseQueue(Arc<WorkQueue>);
 
 impl Drop for CloseQueue {
     fn drop(&mut self) {

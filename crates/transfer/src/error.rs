@@ -5,7 +5,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::account::Exhausted;
+use crate::account::ResourceExhausted;
 use crate::path::{PathError, RelPath};
 
 /// Reason why one file, directory or link was not copied. The number is its code on the wire.
@@ -134,7 +134,7 @@ impl Failure {
     }
 
     /// Creates a failure with a detail.
-    pub fn with(kind: FailureKind, detail: impl Into<String>) -> Self {
+    pub fn with_detail(kind: FailureKind, detail: impl Into<String>) -> Self {
         Self {
             kind,
             detail: detail.into(),
@@ -160,7 +160,7 @@ impl Failure {
         }
         let name = longhaul_proto::text::printable(name);
         let detail = format!("the target's file system does not allow the name \"{name}\"");
-        Self::with(FailureKind::RefusedPath, detail)
+        Self::with_detail(FailureKind::RefusedPath, detail)
     }
 }
 
@@ -184,7 +184,7 @@ impl fmt::Display for Failure {
 
 impl From<PathError> for Failure {
     fn from(error: PathError) -> Self {
-        Self::with(FailureKind::RefusedPath, error.to_string())
+        Self::with_detail(FailureKind::RefusedPath, error.to_string())
     }
 }
 
@@ -210,12 +210,12 @@ impl From<rustix::io::Errno> for Failure {
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
             _ => String::new(),
         };
-        Self::with(kind, detail)
+        Self::with_detail(kind, detail)
     }
 }
 
 /// Converts `errno` for an entry within a tree: what is missing now existed during the walk.
-pub(crate) fn vanished(errno: rustix::io::Errno) -> Failure {
+pub(crate) fn vanished_failure(errno: rustix::io::Errno) -> Failure {
     match errno {
         rustix::io::Errno::NOENT => Failure::new(FailureKind::Vanished),
         errno => errno.into(),
@@ -267,8 +267,8 @@ pub enum Error {
     Disagreement,
 }
 
-impl From<Exhausted> for Error {
-    fn from(error: Exhausted) -> Self {
+impl From<ResourceExhausted> for Error {
+    fn from(error: ResourceExhausted) -> Self {
         Self::Limit(error.to_string())
     }
 }
@@ -276,7 +276,7 @@ impl From<Exhausted> for Error {
 impl Error {
     /// Returns the error for a server that began the copy again in the middle of it, and has lost
     /// what was said before.
-    pub(crate) fn started_again() -> Self {
+    pub(crate) fn restarted_copy() -> Self {
         Self::CopyLost("it was started again".into())
     }
 

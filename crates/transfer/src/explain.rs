@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use drs::{Evidence, Limit, Tally};
+use drs::{Evidence, Limit, LimitTally};
 use quantities::{ByteCount, Rate, Time};
 
 /// Facts about a copy's flows, all streams taken together.
 #[derive(Debug, Clone, Copy)]
-pub struct Picture<'a> {
+pub struct FlowSummary<'a> {
     /// If true, this machine sends the files. Otherwise it receives them.
     pub push: bool,
     /// Depot next to the sending end, if the route with most of the data has one.
     pub depot: Option<&'a str>,
     /// The sending end's view of its own connection, which leads to its first depot if there is
     /// one.
-    pub sending: &'a Tally,
+    pub sending: &'a LimitTally,
     /// The receiving end's view of its own connection.
-    pub receiving: &'a Tally,
+    pub receiving: &'a LimitTally,
     /// Number of streams at the end of the copy.
     pub streams: usize,
     /// Rate of the whole copy, in bit/s.
@@ -24,11 +24,11 @@ pub struct Picture<'a> {
 }
 
 /// Returns the explanation, without a full stop.
-pub fn explain(picture: &Picture<'_>) -> String {
+pub fn explain(picture: &FlowSummary<'_>) -> String {
     let Some((limit, share)) = picture
         .sending
-        .chief()
-        .or_else(|| picture.receiving.chief())
+        .dominant_limit()
+        .or_else(|| picture.receiving.dominant_limit())
     else {
         return "the copy was too short to say what limits it".to_owned();
     };
@@ -41,7 +41,7 @@ pub fn explain(picture: &Picture<'_>) -> String {
         // The connection to the first depot waits for the depot, which waits for the path behind
         // it.
         (Limit::ReceivingApplication | Limit::ReceiveWindow, Some(depot)) => {
-            return behind(picture, depot, share);
+            return explain_first_hop(picture, depot, share);
         }
         (limit, _) => limit,
     };
@@ -53,7 +53,7 @@ pub fn explain(picture: &Picture<'_>) -> String {
     )
 }
 
-fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String {
+fn sentence(picture: &FlowSummary<'_>, limit: Limit, evidence: &Evidence) -> String {
     let (sender, receiver) = if picture.push {
         ("this machine", "the server")
     } else {
@@ -104,7 +104,7 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
     }
 }
 
-fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
+fn remedy(picture: &FlowSummary<'_>, limit: Limit) -> String {
     match limit {
         Limit::SendBuffer | Limit::ReceiveWindow => {
             "; `longhaul doctor` on that machine says how to raise it, and more streams help"
@@ -122,8 +122,8 @@ fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
 }
 
 /// Explains a first hop that waits for its depot. The far end's view says more.
-fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
-    let far = match picture.receiving.chief() {
+fn explain_first_hop(picture: &FlowSummary<'_>, depot: &str, share: f64) -> String {
+    let far = match picture.receiving.dominant_limit() {
         Some((Limit::ReceivingApplication, _)) if picture.push => {
             ": the server reads slower than data arrives"
         }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
     use drs::Verdict;
 
-    fn tally(limit: Limit) -> Tally {
+    fn tally(limit: Limit) -> LimitTally {
         let evidence = Evidence {
             interval: Duration::from_secs(1),
             rtt: Duration::from_millis(100),
@@ -171,13 +171,18 @@ mod tests {
             send_buffer: 4 << 20,
             ..Evidence::default()
         };
-        let mut tally = Tally::default();
+        let mut tally = LimitTally::default();
         tally.add(&Verdict { limit, evidence });
         tally
     }
 
-    fn line(push: bool, depot: Option<&str>, sending: &Tally, receiving: &Tally) -> String {
-        explain(&Picture {
+    fn line(
+        push: bool,
+        depot: Option<&str>,
+        sending: &LimitTally,
+        receiving: &LimitTally,
+    ) -> String {
+        explain(&FlowSummary {
             push,
             depot,
             sending,
@@ -189,7 +194,7 @@ mod tests {
 
     #[test]
     fn every_limit_is_explained_in_one_line_with_its_cause() {
-        let unknown = Tally::default();
+        let unknown = LimitTally::default();
         for limit in Limit::ALL {
             let line = line(true, None, &tally(limit), &unknown);
             assert!(!line.contains('\n') && line.contains("100 %"), "{line}");
@@ -221,6 +226,8 @@ mod tests {
 
     #[test]
     fn receiving_end_explains_if_the_sending_end_reported_nothing() {
-        assert!(line(false, None, &Tally::default(), &tally(Limit::Loss)).contains("lost packets"));
+        assert!(
+            line(false, None, &LimitTally::default(), &tally(Limit::Loss)).contains("lost packets")
+        );
     }
 }

@@ -21,14 +21,14 @@ mod remove;
 mod tests;
 mod tree;
 
-pub use ahead::{Ahead, Channel};
+pub use ahead::{FilesChannel, PagePrefetch};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use client::read_answer;
 pub use client::{FilesClient, FilesError};
-pub(crate) use lines::{LineError, Lines, WORKING_EVERY, write_line};
+pub(crate) use lines::{LineError, LineReader, WORKING_INTERVAL, write_line};
 pub use listing::MAX_ENTRIES_PER_PAGE;
 pub(crate) use listing::MAX_KEPT_BYTES;
-pub use tree::{Anything, Files, Permission};
+pub use tree::{AllowAll, Files, Permission};
 
 /// Version of the messages between a client and a server (LH-FILES-2).
 pub const FILES_VERSION: u16 = 1;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use drs::{Evidence, Tally, Verdict};
-use longhaul_session::Seen;
+use drs::{Evidence, LimitTally, Verdict};
+use longhaul_session::FlowObservations;
 use tokio::time::Instant;
 
-use crate::frame_io::FLOW_EVERY;
+use crate::frame_io::FLOW_REPORT_INTERVAL;
 use crate::wire::{FLOW_LIMITS, FlowReport};
 
 /// Delay of the first report. There is no verdict sooner.
-const FIRST_REPORT_AFTER: Duration = Duration::from_millis(100);
+const FIRST_REPORT_DELAY: Duration = Duration::from_millis(100);
 
 /// Schedule of a server's reports on its end of a stream. The first one is early, as the peer uses
 /// it to decide how many streams to open. The pauses then double up to [`FLOW_EVERY`].
@@ -26,11 +26,14 @@ impl ReportSchedule {
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         match self.next {
             None => {
-                self.next = Some((now + FIRST_REPORT_AFTER, FIRST_REPORT_AFTER));
+                self.next = Some((now + FIRST_REPORT_DELAY, FIRST_REPORT_DELAY));
                 false
             }
             Some((at, pause)) if now >= at => {
-                self.next = Some((now + pause, pause.saturating_mul(2).min(FLOW_EVERY)));
+                self.next = Some((
+                    now + pause,
+                    pause.saturating_mul(2).min(FLOW_REPORT_INTERVAL),
+                ));
                 true
             }
             Some(_) => false,
@@ -40,12 +43,12 @@ impl ReportSchedule {
 
 impl FlowReport {
     /// Creates a report from this end's observations.
-    pub(crate) fn of(seen: &Seen) -> Self {
+    pub(crate) fn from_observation(seen: &FlowObservations) -> Self {
         let evidence = seen.tally.evidence().unwrap_or_default();
         Self {
             held_ms: FLOW_LIMITS.map(|limit| {
                 seen.tally
-                    .held(limit)
+                    .time_of(limit)
                     .as_millis()
                     .try_into()
                     .unwrap_or(u32::MAX)
@@ -63,13 +66,13 @@ impl FlowReport {
     }
 
     /// Returns the report as a tally, with the evidence that it carried.
-    pub(crate) fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
+    pub(crate) fn tally(&self) -> LimitTally {
+        let mut tally = LimitTally::default();
         let held = FLOW_LIMITS.into_iter().zip(self.held_ms);
         for (limit, ms) in held.clone() {
-            tally.hold(limit, Duration::from_millis(ms.into()));
+            tally.add_time(limit, Duration::from_millis(ms.into()));
         }
-        if let Some((limit, _)) = tally.chief() {
+        if let Some((limit, _)) = tally.dominant_limit() {
             // This has no duration of its own: it is the evidence for the time counted above.
             tally.add(&Verdict {
                 limit,
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn report_equals_the_observation() {
-        let mut seen = Seen::default();
+        let mut seen = FlowObservations::default();
         let evidence = Evidence {
             interval: Duration::from_millis(250),
             rtt: Duration::from_millis(70),
@@ -116,16 +119,20 @@ mod tests {
         for limit in Limit::ALL {
             seen.tally.add(&Verdict { limit, evidence });
         }
-        seen.tally.hold(Limit::Loss, Duration::from_secs(2));
-        let reported = FlowReport::of(&seen).tally();
+        seen.tally.add_time(Limit::Loss, Duration::from_secs(2));
+        let reported = FlowReport::from_observation(&seen).tally();
         for limit in Limit::ALL {
-            assert_eq!(reported.held(limit), seen.tally.held(limit), "{limit}");
+            assert_eq!(
+                reported.time_of(limit),
+                seen.tally.time_of(limit),
+                "{limit}"
+            );
         }
-        assert_eq!(reported.chief(), seen.tally.chief());
+        assert_eq!(reported.dominant_limit(), seen.tally.dominant_limit());
         assert_eq!(
             reported.evidence().map(|reported| reported.rtt),
             Some(evidence.rtt)
         );
-        assert_eq!(FlowReport::default().tally().chief(), None);
+        assert_eq!(FlowReport::default().tally().dominant_limit(), None);
     }
 }

@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use longhaul_session::Clear;
+use longhaul_session::PlaintextRanges;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
 use crate::tree_hash::BlockHash;
 use crate::wire::{
-    BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError,
+    BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD_BYTES, Frame, FrameType, MAX_BODY_BYTES,
+    MAX_HELLO_BYTES, WireError,
 };
 use crate::wire::{block_header_len, decode};
 
@@ -23,11 +24,11 @@ use crate::wire::{block_header_len, decode};
 /// [`KEEP_ALIVE`].
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time between two frames of one side.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
+pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of a server's reports on its end of a stream.
-pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const FLOW_REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Size of the read-ahead, in bytes.
-const READ_AHEAD: usize = 64 * 1024;
+const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Number of bytes of a block that are read at once. They fit a core's second-level cache with room
 /// to spare.
 const READ_PART_BYTES: usize = 128 * 1024;
@@ -37,7 +38,7 @@ const ARRIVED_PART_BYTES: usize = 64 * 1024;
 
 /// A frame, or the header of a block whose data follows.
 #[derive(Debug)]
-pub(crate) enum Incoming {
+pub(crate) enum IncomingFrame {
     Frame(Frame),
     /// A block, whose data must be taken with [`FrameReader::read_data`], and its hash if the data
     /// travels in plaintext.
@@ -51,7 +52,7 @@ pub(crate) struct FrameReader<R> {
     /// Bytes of the announced block that are still unread.
     data_left: usize,
     /// Handle that announces plaintext bytes to the stream, if they are allowed.
-    clear: Option<Arc<Clear>>,
+    clear: Option<Arc<PlaintextRanges>>,
     /// Bytes of frames read so far, without the data of blocks.
     taken: u64,
 }
@@ -68,13 +69,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Allows the data of blocks to arrive in plaintext from now on (LH-COPY-43).
-    pub(crate) fn allow_clear(&mut self, clear: Arc<Clear>) {
-        clear.may_receive();
+    pub(crate) fn allow_plaintext(&mut self, clear: Arc<PlaintextRanges>) {
+        clear.expect_plaintext();
         self.clear = Some(clear);
     }
 
     /// Returns the number of bytes of frames read so far, without the data of blocks.
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn frame_bytes(&self) -> u64 {
         self.taken
     }
 
@@ -84,20 +85,20 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Returns the next frame, or `None` at a clean end of the stream.
-    pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Error> {
+    pub(crate) async fn next(&mut self) -> Result<Option<IncomingFrame>, Error> {
         debug_assert_eq!(self.data_left, 0);
-        if !self.fill(FRAME_HEAD).await? {
+        if !self.fill(FRAME_HEAD_BYTES).await? {
             return Ok(None);
         }
-        let (len, frame_type) = head(&self.buf).map_err(broken)?;
+        let (len, frame_type) = parse_head(&self.buf).map_err(broken)?;
         if matches!(frame_type, FrameType::Block | FrameType::ClearBlock) {
             return self.block(frame_type, len).await.map(Some);
         }
-        self.fill(FRAME_HEAD + len).await?;
-        self.buf.advance(FRAME_HEAD);
+        self.fill(FRAME_HEAD_BYTES + len).await?;
+        self.buf.advance(FRAME_HEAD_BYTES);
         let body = self.buf.split_to(len).freeze();
-        self.taken += (FRAME_HEAD + len) as u64;
-        Ok(Some(Incoming::Frame(
+        self.taken += (FRAME_HEAD_BYTES + len) as u64;
+        Ok(Some(IncomingFrame::Frame(
             decode(frame_type, body).map_err(broken)?,
         )))
     }
@@ -106,14 +107,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(crate) fn has_small_frame(&self) -> bool {
         let is_block = |t| matches!(t, FrameType::Block | FrameType::ClearBlock);
         matches!(
-            head(&self.buf),
-            Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len
+            parse_head(&self.buf),
+            Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD_BYTES + len
         )
     }
 
-    async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<Incoming, Error> {
-        self.fill(FRAME_HEAD + BLOCK_FIXED).await?;
-        let fixed = self.buf.get(FRAME_HEAD..).and_then(<[u8]>::first_chunk);
+    async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<IncomingFrame, Error> {
+        self.fill(FRAME_HEAD_BYTES + BLOCK_FIXED).await?;
+        let fixed = self
+            .buf
+            .get(FRAME_HEAD_BYTES..)
+            .and_then(<[u8]>::first_chunk);
         let header = fixed
             .ok_or(WireError::Short)
             .and_then(block_header_len)
@@ -125,8 +129,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         if header > len {
             return Err(broken(WireError::Short));
         }
-        self.fill(FRAME_HEAD + header).await?;
-        self.buf.advance(FRAME_HEAD);
+        self.fill(FRAME_HEAD_BYTES + header).await?;
+        self.buf.advance(FRAME_HEAD_BYTES);
         let frame = decode(frame_type, self.buf.split_to(header).freeze()).map_err(broken)?;
         let (block, hash) = match frame {
             Frame::Block(block) => (block, None),
@@ -143,9 +147,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             let clear = clear.ok_or_else(|| {
                 Error::Protocol("it sends data in the clear, which was not agreed on".into())
             })?;
-            clear.receive(self.data_left.saturating_sub(self.buf.len()));
+            clear.mark_read(self.data_left.saturating_sub(self.buf.len()));
         }
-        Ok(Incoming::Block(block, hash))
+        Ok(IncomingFrame::Block(block, hash))
     }
 
     /// Reads the data of the announced block into `out`, which must have its exact length.
@@ -173,13 +177,13 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Ok(());
             }
             let until = out.len().min(filled + READ_PART_BYTES);
-            let n = received(
+            let n = read_with_timeout(
                 self.inner
                     .read(out.get_mut(filled..until).unwrap_or_default()),
             )
             .await?;
             if n == 0 {
-                return Err(cut());
+                return Err(truncated());
             }
             filled += n;
         }
@@ -188,14 +192,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads until at least `want` bytes are buffered. Returns false at a clean end.
     async fn fill(&mut self, want: usize) -> Result<bool, Error> {
         while self.buf.len() < want {
-            self.buf.reserve((want - self.buf.len()).max(READ_AHEAD));
+            self.buf
+                .reserve((want - self.buf.len()).max(READ_AHEAD_BYTES));
             // `reserve` may make more room than requested, so this may read more than `want`.
-            let n = received(self.inner.read_buf(&mut self.buf)).await?;
+            let n = read_with_timeout(self.inner.read_buf(&mut self.buf)).await?;
             if n == 0 {
-                return if self.buf.is_empty() && want == FRAME_HEAD {
+                return if self.buf.is_empty() && want == FRAME_HEAD_BYTES {
                     Ok(false)
                 } else {
-                    Err(cut())
+                    Err(truncated())
                 };
             }
         }
@@ -204,8 +209,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
 }
 
 /// Returns the body length and the type of the frame at the start of `buf` (LH-COPY-1).
-fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
-    let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD>() else {
+fn parse_head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
+    let Some((&[a, b, c, d, kind], _)) = buf.split_first_chunk::<FRAME_HEAD_BYTES>() else {
         return Err(WireError::Short);
     };
     let len = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -213,8 +218,8 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
     let frame_type = FrameType::from_byte(kind).ok_or(WireError::Type(kind))?;
     let bound = match frame_type {
         FrameType::Block | FrameType::ClearBlock => (1 << BLOCK_LOG2.end()) + 4096,
-        FrameType::Hello => MAX_HELLO,
-        _ => MAX_BODY,
+        FrameType::Hello => MAX_HELLO_BYTES,
+        _ => MAX_BODY_BYTES,
     };
     if len > bound {
         Err(WireError::Bound)
@@ -224,7 +229,7 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
 }
 
 /// Waits for a read, at most [`SILENCE_TIMEOUT`].
-async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
+async fn read_with_timeout<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(SILENCE_TIMEOUT, read).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(Error::Stream(std::io::Error::new(
@@ -234,7 +239,7 @@ async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T
     }
 }
 
-fn cut() -> Error {
+fn truncated() -> Error {
     Error::Stream(std::io::Error::new(
         std::io::ErrorKind::UnexpectedEof,
         "the stream ends in the middle of a frame",
@@ -247,21 +252,21 @@ pub(crate) fn broken(error: WireError) -> Error {
 
 /// Pool of buffers for blocks. New ones would cost a page fault for every 4 KiB.
 #[derive(Default)]
-pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
+pub(crate) struct BufferPool(Mutex<Vec<Vec<u8>>>);
 
 /// Maximum number of idle buffers that are kept.
 const MAX_IDLE_BUFFERS: usize = 16;
 /// Size of the smallest buffer that is kept. A smaller one, for a hole, is cheap to allocate.
 const MIN_IDLE_BUFFER_BYTES: usize = 64 * 1024;
 
-impl Buffers {
+impl BufferPool {
     /// Returns a buffer of arbitrary content and length.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.0.lock().pop().unwrap_or_default()
     }
 
     /// Returns `buffer` to the pool.
-    pub(crate) fn give(&self, buffer: Vec<u8>) {
+    pub(crate) fn put_back(&self, buffer: Vec<u8>) {
         let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE_BUFFERS && buffer.len() >= MIN_IDLE_BUFFER_BYTES {
             idle.push(buffer);
@@ -295,9 +300,9 @@ mod tests {
             let mut reader = FrameReader::new(Chunks(chunks.into_iter().collect()));
             assert!(matches!(
                 reader.next().await.unwrap(),
-                Some(Incoming::Frame(Frame::KeepAlive))
+                Some(IncomingFrame::Frame(Frame::KeepAlive))
             ));
-            let Some(Incoming::Block(got, None)) = reader.next().await.unwrap() else {
+            let Some(IncomingFrame::Block(got, None)) = reader.next().await.unwrap() else {
                 panic!("no block")
             };
             assert_eq!(got, block);
@@ -308,7 +313,7 @@ mod tests {
             assert_eq!((&data, &arrived[..]), (b"12345", &b"12345"[..]));
             assert!(matches!(
                 reader.next().await.unwrap(),
-                Some(Incoming::Frame(Frame::Ack { id: 1, offset: 0 }))
+                Some(IncomingFrame::Frame(Frame::Ack { id: 1, offset: 0 }))
             ));
             assert!(reader.next().await.unwrap().is_none());
         }
@@ -316,7 +321,7 @@ mod tests {
             let mut reader = FrameReader::new(&bytes[..cut]);
             let result = async {
                 while let Some(incoming) = reader.next().await? {
-                    if let Incoming::Block(block, _) = incoming {
+                    if let IncomingFrame::Block(block, _) = incoming {
                         reader
                             .read_data(&mut vec![0; block.data_len()], |_| ())
                             .await?;
@@ -363,8 +368,8 @@ mod tests {
         let mut reader = FrameReader::new(&bytes[..]);
         assert!(matches!(reader.next().await, Err(Error::Protocol(_))));
         let mut reader = FrameReader::new(&bytes[..]);
-        reader.allow_clear(Arc::default());
-        let Some(Incoming::Block(got, Some(said))) = reader.next().await.unwrap() else {
+        reader.allow_plaintext(Arc::default());
+        let Some(IncomingFrame::Block(got, Some(said))) = reader.next().await.unwrap() else {
             panic!("no block")
         };
         assert_eq!((got, said), (block, hash));

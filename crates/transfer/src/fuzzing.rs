@@ -11,58 +11,60 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use longhaul_proto::PublicKey;
-use longhaul_proto::fuzzing::{Target, assert_one_line, assert_short_line};
+use longhaul_proto::fuzzing::{FuzzTarget, assert_one_line, assert_short_line};
 use longhaul_proto::text::is_printable;
 
-use crate::frame_io::{FrameReader, Incoming};
+use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
 use crate::store::journal::fuzzing::{journal, journals};
-use crate::wire::{Frame, FrameType, HardLink, MAX_HELLO, Offer, Request, VERSION, decode};
+use crate::wire::{
+    CopyRequest, FileOffer, Frame, FrameType, HardLink, MAX_HELLO_BYTES, VERSION, decode,
+};
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "frame",
         property: frame,
         seeds: seeds::frames,
     },
-    Target {
+    FuzzTarget {
         name: "frames",
         property: stream,
         seeds: seeds::streams,
     },
-    Target {
+    FuzzTarget {
         name: "hello",
         property: hello,
         seeds: seeds::hellos,
     },
-    Target {
+    FuzzTarget {
         name: "receiver",
         property: reactions::receiver,
         seeds: seeds::senders,
     },
-    Target {
+    FuzzTarget {
         name: "sender",
         property: reactions::sender,
         seeds: seeds::receivers,
     },
-    Target {
+    FuzzTarget {
         name: "files-ask",
         property: files::ask,
         seeds: files::asks,
     },
-    Target {
+    FuzzTarget {
         name: "files-answer",
         property: files::answer,
         seeds: files::answers,
     },
-    Target {
+    FuzzTarget {
         name: "grants",
         property: grants,
         seeds: seeds::grant_files,
     },
-    Target {
+    FuzzTarget {
         name: "journal",
         property: journal,
         seeds: journals,
@@ -78,14 +80,14 @@ fn frame(data: &[u8]) {
         return;
     };
     match decode(frame_type, Bytes::copy_from_slice(body)) {
-        Ok(frame) => decoded(&frame, Some(body)),
+        Ok(frame) => check_decoded(&frame, Some(body)),
         Err(error) => assert_short_line(&error),
     }
 }
 
 /// Checks that a decoded frame encodes to the same bytes. Exceptions are words that had to be
 /// written out, skipped options, and the versions of a HELLO, which become those of this release.
-fn decoded(frame: &Frame, body: Option<&[u8]>) {
+fn check_decoded(frame: &Frame, body: Option<&[u8]>) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);
     let words = match frame {
@@ -107,15 +109,15 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
         _ => assert!(body.is_none_or(|body| body == &bytes[5..])),
     }
     if let Frame::HardLink(HardLink { first, .. }) = frame {
-        plain(&first.1);
+        check_plain(&first.1);
     }
-    if let Frame::Offer(Offer { head, .. })
+    if let Frame::Offer(FileOffer { head, .. })
     | Frame::HardLink(HardLink { head, .. })
     | Frame::File { head, .. }
     | Frame::Directory { head, .. }
     | Frame::Symlink { head, .. } = frame
     {
-        plain(&head.path);
+        check_plain(&head.path);
     }
     if let Frame::Block(block) | Frame::ClearBlock(block, _) = frame {
         assert!(block.data_len() <= block.len as usize);
@@ -123,7 +125,7 @@ fn decoded(frame: &Frame, body: Option<&[u8]>) {
 }
 
 /// Checks that a path from the wire stays beneath any directory that it is joined to.
-fn plain(path: &RelPath) {
+fn check_plain(path: &RelPath) {
     assert!(path.to_string().chars().all(is_printable));
     assert_eq!(RelPath::from_typed(path.as_bytes()).as_ref(), Ok(path));
     let root = RelPath::from_bytes(b"in/here").unwrap();
@@ -147,12 +149,12 @@ fn stream(data: &[u8]) {
     RUNTIME.with_borrow(|runtime| {
         runtime.block_on(async {
             let mut reader = FrameReader::new(data);
-            reader.allow_clear(Default::default());
+            reader.allow_plaintext(Default::default());
             loop {
                 match reader.next().await {
                     Ok(None) => break,
-                    Ok(Some(Incoming::Frame(frame))) => decoded(&frame, None),
-                    Ok(Some(Incoming::Block(block, _))) => {
+                    Ok(Some(IncomingFrame::Frame(frame))) => check_decoded(&frame, None),
+                    Ok(Some(IncomingFrame::Block(block, _))) => {
                         assert!(block.data_len() <= 1 << 20);
                         let read = reader
                             .read_data(&mut vec![0; block.data_len()], |_| ())
@@ -181,21 +183,21 @@ fn hello(data: &[u8]) {
                 let Frame::Hello(hello) = &frame else {
                     continue;
                 };
-                assert!(hello.fits() || data.len() + beginning.len() >= MAX_HELLO);
+                assert!(hello.fits() || data.len() + beginning.len() >= MAX_HELLO_BYTES);
                 match &hello.request {
-                    Request::Push {
+                    CopyRequest::Push {
                         destination, names, ..
                     } => {
-                        plain(destination);
+                        check_plain(destination);
                         assert!(
                             names
                                 .iter()
                                 .all(|name| !name.contains(&b'/') && name != b"..")
                         );
                     }
-                    Request::Pull { sources, .. } => sources.iter().for_each(plain),
+                    CopyRequest::Pull { sources, .. } => sources.iter().for_each(check_plain),
                 }
-                decoded(&frame, None);
+                check_decoded(&frame, None);
             }
             Err(error) => assert_short_line(&error),
         }
@@ -216,7 +218,7 @@ fn grants(data: &[u8]) {
     }
     let nobody = PublicKey::from_bytes([0xee; 32]);
     assert!(text.contains("lhk1:") || grants.is_empty());
-    assert!(!grants.allow(&nobody, Access::Write, &RelPath::root()) || text.contains("lhk1:"));
+    assert!(!grants.allows(&nobody, Access::Write, &RelPath::root()) || text.contains("lhk1:"));
 }
 
 #[cfg(test)]
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_corpora_hold() {
-        longhaul_proto::fuzzing::replay(TARGETS);
+        longhaul_proto::fuzzing::replay_corpora(TARGETS);
     }
 
     /// Returns seeds with some bytes changed, a part of another seed inserted, and the end cut off.

@@ -78,7 +78,7 @@ pub enum GrantError {
 /// The authorisation file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct GrantsFile {
     #[serde(default)]
     grant: Vec<FileGrant>,
 }
@@ -141,7 +141,7 @@ impl Grants {
             let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
             format!("{file}:{line}")
         };
-        let parsed: File = toml::from_str(text).map_err(|error| GrantError::Form {
+        let parsed: GrantsFile = toml::from_str(text).map_err(|error| GrantError::Form {
             file: error.span().map_or(file.to_owned(), |span| at(span.start)),
             // The message quotes the file.
             detail: printable(error.message().replace('\n', " ").as_bytes()),
@@ -167,7 +167,7 @@ impl Grants {
     }
 
     /// Returns true if `key` has this access to `path` and everything beneath it.
-    pub fn allow(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
+    pub fn allows(&self, key: &PublicKey, access: Access, path: &RelPath) -> bool {
         self.0
             .iter()
             .any(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
@@ -175,7 +175,7 @@ impl Grants {
 
     /// Returns the widest directory around `path` to which `key` has this access. The copy is
     /// confined to it.
-    pub(crate) fn around(
+    pub(crate) fn widest_directory(
         &self,
         key: &PublicKey,
         access: Access,
@@ -189,12 +189,12 @@ impl Grants {
     }
 
     /// Returns true if `key` has any grant.
-    pub fn knows(&self, key: &PublicKey) -> bool {
+    pub fn has_key(&self, key: &PublicKey) -> bool {
         self.0.iter().any(|g| g.key == *key)
     }
 
     /// Returns true if `key` may read anything.
-    pub fn reads(&self, key: &PublicKey) -> bool {
+    pub fn may_read(&self, key: &PublicKey) -> bool {
         self.0
             .iter()
             .any(|g| g.key == *key && g.access == Access::Read)
@@ -217,7 +217,7 @@ impl GrantsInForce {
     }
 
     /// Returns the grants now in force.
-    pub fn now(&self) -> Arc<Grants> {
+    pub fn current(&self) -> Arc<Grants> {
         self.0.read().clone()
     }
 
@@ -242,22 +242,22 @@ mod tests {
     #[test]
     fn access_without_a_grant_is_denied() {
         let mut grants = Grants::default();
-        assert!(!grants.allow(&key(1), Access::Read, &path("/")));
+        assert!(!grants.allows(&key(1), Access::Read, &path("/")));
         grants.add(Access::Read, &key(1).to_string()).unwrap();
         grants
             .add(Access::Write, &format!("{}=/in/coming", key(1)))
             .unwrap();
-        assert!(grants.allow(&key(1), Access::Read, &path("/any/where")));
-        assert!(grants.allow(&key(1), Access::Write, &path("/in/coming/x")));
-        assert!(grants.allow(&key(1), Access::Write, &path("/in/coming")));
+        assert!(grants.allows(&key(1), Access::Read, &path("/any/where")));
+        assert!(grants.allows(&key(1), Access::Write, &path("/in/coming/x")));
+        assert!(grants.allows(&key(1), Access::Write, &path("/in/coming")));
         for not in ["/", "/in", "/in/comings", "/x"] {
-            assert!(!grants.allow(&key(1), Access::Write, &path(not)), "{not}");
+            assert!(!grants.allows(&key(1), Access::Write, &path(not)), "{not}");
         }
-        assert!(!grants.allow(&key(2), Access::Read, &path("/x")));
-        assert!(grants.knows(&key(1)) && !grants.knows(&key(2)));
-        assert!(grants.reads(&key(1)) && !grants.reads(&key(2)));
+        assert!(!grants.allows(&key(2), Access::Read, &path("/x")));
+        assert!(grants.has_key(&key(1)) && !grants.has_key(&key(2)));
+        assert!(grants.may_read(&key(1)) && !grants.may_read(&key(2)));
         grants.add(Access::Write, &key(3).to_string()).unwrap();
-        assert!(grants.knows(&key(3)) && !grants.reads(&key(3)));
+        assert!(grants.has_key(&key(3)) && !grants.may_read(&key(3)));
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
         .unwrap();
         let mut grants = Grants::default();
         grants.add_file(&file).unwrap();
-        assert!(grants.allow(&key(3), Access::Write, &path("in/x")));
+        assert!(grants.allows(&key(3), Access::Write, &path("in/x")));
         for bad in [
             "[[grant]]\nkey = 5\n",
             "[[grant]]\nkey = \"x\"\nread = [\"/\"]\n",
@@ -302,24 +302,27 @@ mod tests {
         grants
             .add(Access::Write, &format!("{}=in/a", key(2)))
             .unwrap();
-        assert!(grants.allow(&key(1), Access::Create, &path("in/x")));
-        assert!(!grants.allow(&key(1), Access::Write, &path("in/x")));
-        assert!(!grants.allow(&key(1), Access::Read, &path("in/x")));
-        assert!(grants.allow(&key(2), Access::Create, &path("in/x")));
+        assert!(grants.allows(&key(1), Access::Create, &path("in/x")));
+        assert!(!grants.allows(&key(1), Access::Write, &path("in/x")));
+        assert!(!grants.allows(&key(1), Access::Read, &path("in/x")));
+        assert!(grants.allows(&key(2), Access::Create, &path("in/x")));
         assert_eq!(
-            grants.around(&key(2), Access::Create, &path("in/a/b")),
+            grants.widest_directory(&key(2), Access::Create, &path("in/a/b")),
             Some(&path("in"))
         );
-        assert_eq!(grants.around(&key(1), Access::Write, &path("in/a/b")), None);
+        assert_eq!(
+            grants.widest_directory(&key(1), Access::Write, &path("in/a/b")),
+            None
+        );
     }
 
     #[test]
     fn grants_are_replaced_atomically() {
         let in_force = GrantsInForce::new(Grants::default());
-        let before = in_force.now();
+        let before = in_force.current();
         let mut grants = Grants::default();
         grants.add(Access::Read, &key(1).to_string()).unwrap();
         in_force.replace(grants);
-        assert!(in_force.now().knows(&key(1)) && !before.knows(&key(1)));
+        assert!(in_force.current().has_key(&key(1)) && !before.has_key(&key(1)));
     }
 }

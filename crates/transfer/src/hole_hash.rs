@@ -20,16 +20,16 @@ use crate::tree_hash::{BlockHash, BlockHasher};
 use crate::wire::Block;
 
 /// A block is mostly hole if less than one part in this many is data.
-const DATA_PART: usize = 16;
+const DATA_DIVISOR: usize = 16;
 /// Maximum number of threads. At most half of the processors are used.
 const MAX_THREADS: usize = 4;
 /// Lowest priority (`setpriority(2)`). Next to a thread of ordinary priority, it receives about 1.5
 /// % of a processor.
-const NICE: i32 = 19;
+const THREAD_NICENESS: i32 = 19;
 
 /// Returns true if `block` costs far more to hash than to send.
 pub(crate) fn is_mostly_hole(block: &Block) -> bool {
-    block.data_len().saturating_mul(DATA_PART) < block.len as usize
+    block.data_len().saturating_mul(DATA_DIVISOR) < block.len as usize
 }
 
 /// Returns the hash of `block` of a file of `size` bytes. Holes hash as zeros.
@@ -49,11 +49,11 @@ pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash
     hasher.finish()
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type HashJob = Box<dyn FnOnce() + Send>;
 
 /// Pool of hashing threads, started with the first block.
 #[derive(Default)]
-pub(crate) struct HoleHasher(OnceLock<mpsc::Sender<Job>>);
+pub(crate) struct HoleHasher(OnceLock<mpsc::Sender<HashJob>>);
 
 impl HoleHasher {
     /// Hashes a block, and returns its data with the hash.
@@ -65,7 +65,7 @@ impl HoleHasher {
     ) -> Result<(BlockHash, Vec<u8>), Error> {
         let (done, result) = oneshot::channel();
         let (block, len) = (block.clone(), block.data_len());
-        let job: Job = Box::new(move || {
+        let job: HashJob = Box::new(move || {
             let hash = hash_block(&block, data.get(..len).unwrap_or_default(), size);
             // The stream has ended if the receiver of this channel is gone.
             let _ = done.send((hash, data));
@@ -76,15 +76,15 @@ impl HoleHasher {
     }
 }
 
-fn start() -> mpsc::Sender<Job> {
-    let (sender, jobs) = mpsc::channel::<Job>();
+fn start() -> mpsc::Sender<HashJob> {
+    let (sender, jobs) = mpsc::channel::<HashJob>();
     let jobs = Arc::new(Mutex::new(jobs));
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     for _ in 0..(processors / 2).clamp(1, MAX_THREADS) {
         let jobs = jobs.clone();
         let work = move || {
             // On Linux, this call changes the calling thread only.
-            let _ = rustix::process::setpriority_process(None, NICE);
+            let _ = rustix::process::setpriority_process(None, THREAD_NICENESS);
             loop {
                 let job = jobs.lock().recv();
                 match job {

@@ -32,26 +32,27 @@ mod wire;
 mod workers;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome,
+    Client, ConnectError, ConnectFailure, Connector, CopyOutcome, DEFAULT_PATIENCE, MAX_STREAMS,
     RoutePlan, Transport,
 };
 pub use error::{Error, Failure, FailureKind};
-pub use explain::{Picture, explain};
+pub use explain::{FlowSummary, explain};
 pub use grants::{Access, GrantError, Grants, GrantsInForce};
-pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, STREAM_BYTES};
+pub use limits::{BUFFER_BYTES, DESCRIPTORS_PER_FILE, MIN_OPEN_FILES, STREAM_BYTES, ServerLimits};
 pub use local::copy_local;
 pub use over_sessions::{
-    Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
+    ReservationMark, ReservedRoute, SessionConnector, depots_of, is_reserved, serve_files,
+    serve_session,
 };
-pub use part::{MAX_PARTS, Part, PartError, Portion};
+pub use part::{CopyPart, MAX_PARTS, PartError, Portion};
 pub use process_limits::ProcessLimits;
 pub use progress::{
-    Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill,
-    StreamCounters,
+    ConnectionEnds, NotKept, NotKeptCounts, Observer, RouteStanding, Standstill, StreamCounters,
+    TransferEvent, TransferProgress,
 };
 pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::{ServedRoot, Server};
-pub use store::{Destination, TEMP_PREFIX, WriteOptions};
+pub use store::{CopyDestination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
-pub use wire::{Compare, Hello, Placement, Request, Token, VERSION, WireError};
+pub use wire::{Compare, CopyRequest, CopyToken, Hello, Placement, VERSION, WireError};

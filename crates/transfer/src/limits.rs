@@ -8,7 +8,7 @@ use std::time::Duration;
 /// key has a share of them (see [`longhaul_proto::Shares`]). A key alone may hold half, and a new
 /// key always gets its first unit.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Maximum number of copies at once. A copy that has lost its streams counts until it is
     /// dropped.
     pub copies: usize,
@@ -26,12 +26,12 @@ pub struct Limits {
     /// blocks.
     pub bookkeeping: usize,
     /// Time limit for HELLO after the session is established.
-    pub hello: Duration,
+    pub hello_timeout: Duration,
     /// Time for which a copy without a stream is kept.
-    pub grace: Duration,
+    pub stream_grace: Duration,
     /// Time for which a file waits for a permit among `open_files` before it fails with
     /// [`crate::FailureKind::Limit`].
-    pub file_wait: Duration,
+    pub file_timeout: Duration,
 }
 
 /// Descriptors of a file that is written or read: its own, its journal's, and its directory's.
@@ -46,7 +46,7 @@ pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
 /// Descriptors that one piece of work on a blocking thread opens briefly.
 const DESCRIPTORS_PER_WORK: usize = 3;
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             copies: 64,
@@ -55,14 +55,14 @@ impl Default for Limits {
             open_files: 4096,
             buffers: 256,
             bookkeeping: 256 << 20,
-            hello: Duration::from_secs(20),
-            grace: Duration::from_secs(20),
-            file_wait: Duration::from_secs(5),
+            hello_timeout: Duration::from_secs(20),
+            stream_grace: Duration::from_secs(20),
+            file_timeout: Duration::from_secs(5),
         }
     }
 }
 
-impl Limits {
+impl ServerLimits {
     /// Returns the maximum number of descriptors of streams and copies, including one per stream.
     pub fn descriptors(&self) -> usize {
         self.descriptors_without_files()
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn open_files_follow_from_the_descriptor_limit() {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         let others = 600;
         let plenty = limits.clone().within_descriptors(1 << 20, others).unwrap();
         assert_eq!(plenty.open_files, limits.open_files);

@@ -9,30 +9,30 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::progress::StreamCounters;
 
 /// Receiver of arrival notes.
-pub(crate) trait NoteArrival: Unpin {
+pub(crate) trait ArrivalObserver: Unpin {
     /// Notes that data arrived or the stream ended.
     fn note_arrival(&self);
     /// Notes that a reader waits and no data has arrived.
     fn note_wait(&self) {}
 }
 
-impl NoteArrival for Arc<StreamCounters> {
+impl ArrivalObserver for Arc<StreamCounters> {
     fn note_arrival(&self) {
-        self.arrived();
+        self.record_arrival();
     }
 
     fn note_wait(&self) {
-        self.waits();
+        self.record_wait();
     }
 }
 
 /// A stream that notes each read that returns data.
-pub(crate) struct Listening<R, N> {
+pub(crate) struct NotingStream<R, N> {
     inner: R,
     noted: N,
 }
 
-impl<R, N> Listening<R, N> {
+impl<R, N> NotingStream<R, N> {
     pub(crate) fn new(inner: R, noted: N) -> Self {
         Self { inner, noted }
     }
@@ -42,7 +42,7 @@ impl<R, N> Listening<R, N> {
     }
 }
 
-impl<R: AsyncRead + Unpin, N: NoteArrival> AsyncRead for Listening<R, N> {
+impl<R: AsyncRead + Unpin, N: ArrivalObserver> AsyncRead for NotingStream<R, N> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
-use crate::client::Outcome;
+use crate::client::CopyOutcome;
 use crate::error::Error;
 use crate::frame_io::FrameReader;
-use crate::progress::{Observer, Progress};
+use crate::progress::{Observer, TransferProgress};
 use crate::receive::{AfterDone, receive_stream};
-use crate::receive::{Asked, Receiver};
-use crate::send::{ClearData, CloseIfPanicking, Presence, Queue, Sources, send_stream};
-use crate::store::Destination;
+use crate::receive::{Receiver, RequestedEntries};
+use crate::send::{CloseOnPanic, PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
+use crate::store::CopyDestination;
 use crate::wire::Compare;
 
 /// Capacity of the pipe, in bytes.
-const PIPE: usize = 4 << 20;
+const PIPE_BYTES: usize = 4 << 20;
 
 /// Copies `sources` to `destination`. `names` are the names of the sources in messages, and
 /// `compare` is the method that detects existing files. With `hard_links`, names of one file stay
@@ -25,12 +25,12 @@ const PIPE: usize = 4 << 20;
 pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,
-    destination: Destination,
+    destination: CopyDestination,
     compare: Compare,
     hard_links: bool,
-    progress: Arc<Progress>,
+    progress: Arc<TransferProgress>,
     observer: Arc<dyn Observer>,
-) -> Result<Outcome, Error> {
+) -> Result<CopyOutcome, Error> {
     // Only the writing side is watched, as it knows what is in place.
     let labels = || Sources::labels(names.clone());
     let resume = destination.resumes();
@@ -38,19 +38,19 @@ pub async fn copy_local(
         true => Presence::Something,
         false => Presence::Nothing,
     };
-    let queue = Queue::new(
+    let queue = WorkQueue::new(
         sources,
         resume,
-        Account::alone(),
+        Account::unshared(),
         Arc::default(),
         Arc::new(()),
         labels(),
     )?;
-    queue.expect(presence, compare);
+    queue.set_presence(presence, compare);
     if hard_links {
         queue.keep_links(true);
     }
-    let (account, asked) = (Account::alone(), Asked::Anything);
+    let (account, asked) = (Account::unshared(), RequestedEntries::Anything);
     let receiver = Receiver::new(
         destination,
         asked,
@@ -62,17 +62,17 @@ pub async fn copy_local(
     let walk = queue.clone();
     let found = progress.clone();
     let walked = tokio::task::spawn_blocking(move || {
-        let _close = CloseIfPanicking(&walk);
+        let _close = CloseOnPanic(&walk);
         walk.walk();
         found.mirror_found(&walk.progress);
     });
-    let (near, far) = tokio::io::duplex(PIPE);
+    let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
     let counters = progress.add_stream("local", None, false);
     let unwatched = queue.progress.add_stream("local", None, false);
-    let protected = ClearData::never();
+    let protected = PlaintextSetting::disabled();
     let send = send_stream(
         &queue,
         0,
@@ -95,7 +95,7 @@ pub async fn copy_local(
     let _ = walked.await;
     ended?;
     match receiver.conclusion() {
-        Some(manifest) => Ok(Outcome {
+        Some(manifest) => Ok(CopyOutcome {
             manifest,
             closing: JoinSet::new(),
         }),

@@ -17,7 +17,7 @@ use crate::tree_hash::Hash;
 
 /// Outcome of an entry, as both sides know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Record<'a> {
+pub(crate) enum ManifestRecord<'a> {
     File {
         size: u64,
         hash: &'a Hash,
@@ -52,7 +52,7 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Returns true if entry `id` has been recorded.
-    pub(crate) fn has(&self, id: u64) -> bool {
+    pub(crate) fn contains(&self, id: u64) -> bool {
         id < self.next || self.waiting.contains_key(&id)
     }
 
@@ -62,7 +62,7 @@ impl Manifest {
     }
 
     /// Returns the number of records that wait for an earlier one.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn waiting_records(&self) -> usize {
         self.waiting.len()
     }
 
@@ -72,9 +72,9 @@ impl Manifest {
         id: u64,
         source: u32,
         path: &RelPath,
-        record: Record<'_>,
+        record: ManifestRecord<'_>,
     ) -> bool {
-        if self.has(id) {
+        if self.contains(id) {
             return false;
         }
         self.waiting.insert(id, digest(source, path, record));
@@ -91,37 +91,37 @@ impl Manifest {
     }
 }
 
-fn digest(source: u32, path: &RelPath, record: Record<'_>) -> Hash {
+fn digest(source: u32, path: &RelPath, record: ManifestRecord<'_>) -> Hash {
     let mut hasher = Hasher::new();
     hasher.update(&source.to_le_bytes());
     hasher.update(&(path.as_bytes().len() as u64).to_le_bytes());
     hasher.update(path.as_bytes());
     match record {
-        Record::File { size, hash } => {
+        ManifestRecord::File { size, hash } => {
             hasher.update(b"f");
             hasher.update(&size.to_le_bytes());
             hasher.update(hash);
         }
-        Record::Unchanged { size, mtime } => {
+        ManifestRecord::Unchanged { size, mtime } => {
             hasher.update(b"u");
             hasher.update(&size.to_le_bytes());
             hasher.update(&mtime.0.to_le_bytes());
             hasher.update(&mtime.1.to_le_bytes());
         }
-        Record::Directory => {
+        ManifestRecord::Directory => {
             hasher.update(b"d");
         }
-        Record::Symlink { target } => {
+        ManifestRecord::Symlink { target } => {
             hasher.update(b"l");
             hasher.update(target);
         }
-        Record::HardLink { size, source, path } => {
+        ManifestRecord::HardLink { size, source, path } => {
             hasher.update(b"h");
             hasher.update(&size.to_le_bytes());
             hasher.update(&source.to_le_bytes());
             hasher.update(path.as_bytes());
         }
-        Record::Failed => {
+        ManifestRecord::Failed => {
             hasher.update(b"x");
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         let path = |name: &str| RelPath::from_bytes(name.as_bytes()).unwrap();
         let hash = |size, source, first: &str| {
             let (mut manifest, first) = (Manifest::default(), path(first));
-            let record = Record::HardLink {
+            let record = ManifestRecord::HardLink {
                 size,
                 source,
                 path: &first,
@@ -165,17 +165,17 @@ mod tests {
                     id,
                     0,
                     &path(id),
-                    Record::File {
+                    ManifestRecord::File {
                         size,
                         hash: &[id as u8; 32]
                     }
                 ));
                 assert!(
-                    !manifest.record(id, 0, &path(id), Record::Failed),
+                    !manifest.record(id, 0, &path(id), ManifestRecord::Failed),
                     "the first word counts"
                 );
             }
-            assert_eq!((manifest.len(), manifest.waiting()), (4, 0));
+            assert_eq!((manifest.len(), manifest.waiting_records()), (4, 0));
             manifest.hash()
         };
         assert_eq!(make(&[0, 1, 2, 3], 5), make(&[3, 1, 0, 2], 5));

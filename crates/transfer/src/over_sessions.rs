@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_proto::text::printable;
 use longhaul_proto::{CircuitGrant, PublicKey, Route};
-use longhaul_session::{Clear, ConnectOptions, FlowWatch, Session, connect};
+use longhaul_session::{ConnectOptions, FlowWatch, PlaintextRanges, Session, connect};
 use parking_lot::Mutex;
 
 use tokio::sync::watch;
@@ -17,24 +17,24 @@ use crate::error::Error;
 use crate::server::Server;
 
 /// Text between the depots of a route and its source address, in a route name.
-const FROM: &str = " from ";
+const FROM_SEPARATOR: &str = " from ";
 /// Text before the granted source ports, in a route name.
-const FROM_PORTS: &str = " from ports ";
+const FROM_PORTS_SEPARATOR: &str = " from ports ";
 /// Text before the granted circuit, in a route name.
-const BY_CIRCUIT: &str = " by circuit ";
+const CIRCUIT_SEPARATOR: &str = " by circuit ";
 
 /// Returns the depots in a route name that [`SessionConnector`] gave.
 #[must_use]
 pub fn depots_of(route_name: &str) -> &str {
     let cut = |name: &'_ str, at: &str| name.find(at).unwrap_or(name.len());
-    let end = cut(route_name, FROM).min(cut(route_name, BY_CIRCUIT));
+    let end = cut(route_name, FROM_SEPARATOR).min(cut(route_name, CIRCUIT_SEPARATOR));
     route_name.get(..end).unwrap_or(route_name)
 }
 
 /// Returns true if the route of that name is [reserved](Reserved).
 #[must_use]
 pub fn is_reserved(route_name: &str) -> bool {
-    route_name.contains(FROM_PORTS) || route_name.contains(BY_CIRCUIT)
+    route_name.contains(FROM_PORTS_SEPARATOR) || route_name.contains(CIRCUIT_SEPARATOR)
 }
 
 impl Transport for Session {
@@ -51,15 +51,15 @@ impl Transport for Session {
         Some(Session::watch(self, drs::Mode::Auto, side))
     }
 
-    fn clear(&self) -> Option<Arc<Clear>> {
-        Some(Session::clear(self))
+    fn plaintext(&self) -> Option<Arc<PlaintextRanges>> {
+        Some(Session::plaintext_ranges(self))
     }
 }
 
 /// Opens sessions to one server over several routes, from one or several addresses of this host.
 pub struct SessionConnector {
     base: ConnectOptions,
-    paths: Mutex<Paths>,
+    paths: Mutex<ConnectorPaths>,
     /// Routes in use, if these may change.
     plan: Option<watch::Sender<RoutePlan>>,
     unknown: Mutex<Option<PublicKey>>,
@@ -67,36 +67,40 @@ pub struct SessionConnector {
 
 /// A reserved path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
+pub struct ReservedRoute {
     /// Depots on the path.
     pub route: Route,
     /// Mark that distinguishes its streams from others.
-    pub mark: Mark,
+    pub mark: ReservationMark,
 }
 
 /// Mark that distinguishes the streams of a reserved path from others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mark {
+pub enum ReservationMark {
     /// Source ports on this host, by which the network recognises the streams.
     Ports(RangeInclusive<u16>),
     /// Grant that the OPENs carry, by which the depots recognise the streams (LH-GRANT-1).
     Grant(Arc<CircuitGrant>),
 }
 
-impl Reserved {
+impl ReservedRoute {
     /// Returns the name of the route in events and reports. A circuit keeps its name when its
     /// granted rate changes.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.mark {
-            Mark::Ports(ports) => format!(
-                "{}{FROM_PORTS}{}-{}",
+            ReservationMark::Ports(ports) => format!(
+                "{}{FROM_PORTS_SEPARATOR}{}-{}",
                 self.route,
                 ports.start(),
                 ports.end()
             ),
-            Mark::Grant(grant) => {
-                format!("{}{BY_CIRCUIT}{}", self.route, printable(&grant.circuit))
+            ReservationMark::Grant(grant) => {
+                format!(
+                    "{}{CIRCUIT_SEPARATOR}{}",
+                    self.route,
+                    printable(&grant.circuit)
+                )
             }
         }
     }
@@ -104,17 +108,17 @@ impl Reserved {
 
 /// All paths by their numbers, and those in use in addition to the first.
 #[derive(Default)]
-struct Paths {
-    all: Vec<Path>,
+struct ConnectorPaths {
+    all: Vec<ConnectorPath>,
     chosen: Vec<usize>,
     reserved: Vec<usize>,
     awaited: bool,
 }
 
-impl Paths {
+impl ConnectorPaths {
     /// Returns the number of a path, and assigns one if necessary. Returns `None` beyond
     /// [`MAX_ROUTES`]. Sessions opened from now on show the grant of `path`.
-    fn number(&mut self, path: Path) -> Option<usize> {
+    fn path_number(&mut self, path: ConnectorPath) -> Option<usize> {
         let mut known = self.all.iter_mut().enumerate();
         if let Some((number, known)) = known.find(|(_, known)| known.is_same(&path)) {
             *known = path;
@@ -152,17 +156,17 @@ const MAX_ROUTES: usize = 256;
 /// A path to the server: the depots, the source address unless the system chooses it, and the mark
 /// of a reserved path.
 #[derive(Clone)]
-struct Path {
+struct ConnectorPath {
     route: Route,
     source: Option<IpAddr>,
-    mark: Option<Mark>,
+    mark: Option<ReservationMark>,
 }
 
-impl Path {
+impl ConnectorPath {
     /// Returns true if both are the same path, so that their streams are interchangeable.
     fn is_same(&self, other: &Self) -> bool {
         let is_one_mark = match (&self.mark, &other.mark) {
-            (Some(Mark::Grant(one)), Some(Mark::Grant(other))) => {
+            (Some(ReservationMark::Grant(one)), Some(ReservationMark::Grant(other))) => {
                 // Streams are paced from their start, so another rate needs other streams.
                 (&one.circuit, one.rate, one.holder) == (&other.circuit, other.rate, other.holder)
             }
@@ -185,8 +189,8 @@ impl SessionConnector {
         if routes.is_empty() {
             routes.push(Route::direct());
         }
-        let over = |route: &Route| -> Vec<Path> {
-            let path = |source| Path {
+        let over = |route: &Route| -> Vec<ConnectorPath> {
+            let path = |source| ConnectorPath {
                 route: route.clone(),
                 source,
                 mark: None,
@@ -197,9 +201,9 @@ impl SessionConnector {
             }
         };
         Self {
-            paths: Mutex::new(Paths {
+            paths: Mutex::new(ConnectorPaths {
                 all: routes.iter().flat_map(over).collect(),
-                ..Paths::default()
+                ..ConnectorPaths::default()
             }),
             plan: None,
             base,
@@ -208,7 +212,7 @@ impl SessionConnector {
     }
 
     /// Creates a connector for the direct route and those that [`Self::use_beside`] adds later.
-    pub fn planned(base: ConnectOptions) -> Self {
+    pub fn with_plan(base: ConnectOptions) -> Self {
         Self {
             plan: Some(watch::Sender::default()),
             ..Self::new(base, vec![Route::direct()])
@@ -219,10 +223,10 @@ impl SessionConnector {
     /// copy, they join and others leave. Has no effect if the routes were fixed at the start, or on
     /// routes beyond the maximum number of paths.
     pub fn use_beside(&self, routes: &[Route]) {
-        self.use_ways(|paths, source| {
+        self.use_paths(|paths, source| {
             let routes = routes.iter().filter(|route| !route.is_direct());
             let numbers = routes.filter_map(|route| {
-                paths.number(Path {
+                paths.path_number(ConnectorPath {
                     route: route.clone(),
                     source,
                     mark: None,
@@ -235,10 +239,10 @@ impl SessionConnector {
 
     /// Uses these reserved paths from now on, and no other reserved ones, in addition to the
     /// [chosen](Self::use_beside) routes. They join and leave a running copy likewise.
-    pub fn use_reserved(&self, reserved: &[Reserved]) {
-        self.use_ways(|paths, source| {
+    pub fn use_reserved(&self, reserved: &[ReservedRoute]) {
+        self.use_paths(|paths, source| {
             let numbers = reserved.iter().filter_map(|reserved| {
-                paths.number(Path {
+                paths.path_number(ConnectorPath {
                     route: reserved.route.clone(),
                     source,
                     mark: Some(reserved.mark.clone()),
@@ -251,8 +255,8 @@ impl SessionConnector {
 
     /// Sets whether routes are still being looked for. While they are, a copy whose direct route
     /// cannot be opened waits for them.
-    pub fn await_routes(&self, awaited: bool) {
-        self.use_ways(|paths, _| paths.awaited = awaited);
+    pub fn set_awaiting_routes(&self, awaited: bool) {
+        self.use_paths(|paths, _| paths.awaited = awaited);
     }
 
     /// Returns true if paths can [join](Self::use_reserved) later.
@@ -260,7 +264,7 @@ impl SessionConnector {
         self.plan.is_some()
     }
 
-    fn use_ways(&self, set: impl FnOnce(&mut Paths, Option<IpAddr>)) {
+    fn use_paths(&self, set: impl FnOnce(&mut ConnectorPaths, Option<IpAddr>)) {
         let Some(plan) = &self.plan else { return };
         let mut paths = self.paths.lock();
         set(&mut paths, self.base.source);
@@ -283,14 +287,14 @@ impl Connector for SessionConnector {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
-        let name = |path: &Path| match (&path.mark, path.source) {
-            (Some(mark), _) => Reserved {
+        let name = |path: &ConnectorPath| match (&path.mark, path.source) {
+            (Some(mark), _) => ReservedRoute {
                 route: path.route.clone(),
                 mark: mark.clone(),
             }
             .name(),
             (None, None) => path.route.to_string(),
-            (None, Some(source)) => format!("{}{FROM}{source}", path.route),
+            (None, Some(source)) => format!("{}{FROM_SEPARATOR}{source}", path.route),
         };
         self.paths.lock().all.iter().map(name).collect()
     }
@@ -305,8 +309,8 @@ impl Connector for SessionConnector {
         if let Some(path) = path {
             (options.route, options.source) = (path.route, path.source);
             match path.mark {
-                Some(Mark::Ports(ports)) => options.source_ports = Some(ports),
-                Some(Mark::Grant(grant)) => {
+                Some(ReservationMark::Ports(ports)) => options.source_ports = Some(ports),
+                Some(ReservationMark::Grant(grant)) => {
                     options.grant = Some(Box::new(CircuitGrant::clone(&grant)))
                 }
                 None => {}
@@ -318,14 +322,13 @@ impl Connector for SessionConnector {
             }
             ConnectError {
                 kind: match &error {
-                    error if error.is_about_who() => ConnectFailure::Unauthorised,
-                    error if error.is_about_the_service() => ConnectFailure::NotOffered,
+                    error if error.is_identity_error() => ConnectFailure::Unauthorised,
+                    error if error.is_missing_service() => ConnectFailure::NotOffered,
                     _ => ConnectFailure::NoRoute,
                 },
                 // A depot may accept a grant later: its clock may be behind, or sessions of the
                 // circuit may end.
-                retry: is_worth_a_retry(&error)
-                    || (options.grant.is_some() && error.is_about_grant()),
+                retry: is_retryable(&error) || (options.grant.is_some() && error.is_grant_error()),
                 message: error.to_string(),
             }
         })
@@ -333,18 +336,18 @@ impl Connector for SessionConnector {
 }
 
 /// Returns true if the same attempt may succeed a little later.
-fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
+fn is_retryable(error: &longhaul_session::Error) -> bool {
     use longhaul_session::Error;
     let passing = matches!(
         error,
         Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
     );
-    passing && !error.is_about_who() && !error.is_about_the_service() && !error.is_about_clock()
+    passing && !error.is_identity_error() && !error.is_missing_service() && !error.is_clock_error()
 }
 
 /// Serves one accepted session of a copy, and logs its outcome.
 pub async fn serve_session(server: Arc<Server>, session: Session) {
-    logged(server, session, "session", async |server, session, peer| {
+    log_outcome(server, session, "session", async |server, session, peer| {
         server.serve(session, peer).await
     })
     .await;
@@ -352,7 +355,7 @@ pub async fn serve_session(server: Arc<Server>, session: Session) {
 
 /// Answers the file requests of one accepted session, and logs its outcome.
 pub async fn serve_files(server: Arc<Server>, session: Session) {
-    logged(
+    log_outcome(
         server,
         session,
         "session about files",
@@ -361,7 +364,7 @@ pub async fn serve_files(server: Arc<Server>, session: Session) {
     .await;
 }
 
-async fn logged(
+async fn log_outcome(
     server: Arc<Server>,
     session: Session,
     what: &'static str,

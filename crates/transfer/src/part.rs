@@ -15,7 +15,7 @@ pub const MAX_PARTS: u32 = 1000;
 
 /// One part of a divided copy, numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct CopyPart {
     number: u32,
     of: u32,
 }
@@ -25,7 +25,7 @@ pub struct Part {
 #[error("a part is K/N, with N from 1 to {MAX_PARTS} and K from 1 to N")]
 pub struct PartError;
 
-impl Part {
+impl CopyPart {
     /// Returns part `number` of the `of` parts.
     ///
     /// # Errors
@@ -43,12 +43,12 @@ impl Part {
     }
 
     /// Returns the number of parts.
-    pub fn of(self) -> u32 {
+    pub fn total(self) -> u32 {
         self.of
     }
 
     /// Returns true if the file at `path` beneath a source belongs to this part.
-    pub(crate) fn takes(self, source: u32, path: &RelPath) -> bool {
+    pub(crate) fn contains(self, source: u32, path: &RelPath) -> bool {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&source.to_le_bytes()).update(path.as_bytes());
         self.is(&hasher)
@@ -56,7 +56,7 @@ impl Part {
 
     /// Returns true if the file of this inode number, which has several names, belongs to this
     /// part.
-    pub(crate) fn takes_inode(self, inode: u64) -> bool {
+    pub(crate) fn contains_inode(self, inode: u64) -> bool {
         self.is(blake3::Hasher::new().update(&inode.to_le_bytes()))
     }
 
@@ -67,13 +67,13 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for CopyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.number, self.of)
     }
 }
 
-impl FromStr for Part {
+impl FromStr for CopyPart {
     type Err = PartError;
 
     fn from_str(text: &str) -> Result<Self, PartError> {
@@ -90,7 +90,7 @@ pub enum Portion {
     #[default]
     Whole,
     /// Files of one part. Directories that lead to them are created, and marked as unfinished.
-    Part(Part),
+    Part(CopyPart),
     /// Everything, after the parts. Most of it is in place by then and does not travel. Directories
     /// that the parts created are finished.
     Rest,
@@ -101,7 +101,7 @@ const REST: &str = "rest";
 
 impl Portion {
     /// Returns the part, if this is one.
-    pub fn part(self) -> Option<Part> {
+    pub fn part(self) -> Option<CopyPart> {
         match self {
             Self::Part(part) => Some(part),
             Self::Whole | Self::Rest => None,
@@ -129,7 +129,7 @@ impl FromStr for Portion {
 /// Filter that decides which files belong to a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartFilter {
-    pub part: Part,
+    pub part: CopyPart,
     /// If true, a file with several names is assigned by its inode number, so that all its names
     /// belong to one part.
     pub links_together: bool,
@@ -139,7 +139,7 @@ impl PartFilter {
     /// Returns true if the file at `path`, with one name, belongs to the part. A file with several
     /// names may belong to it at any path.
     pub(crate) fn may_take(self, source: u32, path: &RelPath) -> bool {
-        self.links_together || self.part.takes(source, path)
+        self.links_together || self.part.contains(source, path)
     }
 }
 
@@ -158,20 +158,20 @@ mod tests {
             of in 1..=MAX_PARTS,
         ) {
             let path = RelPath::from_bytes(name.as_bytes()).unwrap();
-            let parts = || (1..=of).map(|number| Part::new(number, of).unwrap());
-            prop_assert_eq!(parts().filter(|part| part.takes(source, &path)).count(), 1);
-            prop_assert_eq!(parts().filter(|part| part.takes_inode(inode)).count(), 1);
+            let parts = || (1..=of).map(|number| CopyPart::new(number, of).unwrap());
+            prop_assert_eq!(parts().filter(|part| part.contains(source, &path)).count(), 1);
+            prop_assert_eq!(parts().filter(|part| part.contains_inode(inode)).count(), 1);
         }
 
         #[test]
         fn parts_round_trip_through_text(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
             let text = format!("{number}/{of}");
-            match Part::new(number, of) {
+            match CopyPart::new(number, of) {
                 Ok(part) => prop_assert_eq!(
                     (part.to_string(), text.parse()),
                     (text.clone(), Ok(part))
                 ),
-                Err(_) => prop_assert_eq!(text.parse::<Part>(), Err(PartError)),
+                Err(_) => prop_assert_eq!(text.parse::<CopyPart>(), Err(PartError)),
             }
         }
     }
@@ -182,13 +182,14 @@ mod tests {
         let part_of = |source: u32, name: &str| {
             let path = RelPath::from_bytes(name.as_bytes()).unwrap();
             (1..=8)
-                .find(|&number| Part::new(number, 8).unwrap().takes(source, &path))
+                .find(|&number| CopyPart::new(number, 8).unwrap().contains(source, &path))
                 .unwrap()
         };
         let parts = [(0, ""), (1, ""), (0, "a"), (0, "a/b"), (2, "a/b")]
             .map(|(source, name)| part_of(source, name));
         assert_eq!(parts, [5, 7, 6, 4, 6]);
-        let of_inode = (1..=8).find(|&number| Part::new(number, 8).unwrap().takes_inode(1 << 33));
+        let of_inode =
+            (1..=8).find(|&number| CopyPart::new(number, 8).unwrap().contains_inode(1 << 33));
         assert_eq!(of_inode, Some(4));
     }
 
@@ -198,7 +199,7 @@ mod tests {
         for n in 0..7000 {
             let path = RelPath::from_bytes(format!("run/{n:05}.dat").as_bytes()).unwrap();
             let part = (1..=7)
-                .find(|&number| Part::new(number, 7).unwrap().takes(0, &path))
+                .find(|&number| CopyPart::new(number, 7).unwrap().contains(0, &path))
                 .unwrap();
             counts[part as usize - 1] += 1;
         }
@@ -211,7 +212,10 @@ mod tests {
     #[test]
     fn portions_parse_from_words() {
         assert_eq!("rest".parse(), Ok(Portion::Rest));
-        assert_eq!("2/3".parse(), Ok(Portion::Part(Part::new(2, 3).unwrap())));
+        assert_eq!(
+            "2/3".parse(),
+            Ok(Portion::Part(CopyPart::new(2, 3).unwrap()))
+        );
         for bad in [
             "", "2", "/", "0/3", "4/3", "1/1001", "-1/3", "1/3/3", "whole",
         ] {

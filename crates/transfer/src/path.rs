@@ -15,9 +15,9 @@ use longhaul_proto::text::printable;
 
 /// Maximum length of a relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less
 /// the final NUL).
-pub const MAX_PATH: usize = 4095;
+pub const MAX_PATH_BYTES: usize = 4095;
 /// Maximum length of a single name in bytes (`NAME_MAX`).
-pub const MAX_NAME: usize = 255;
+pub const MAX_NAME_BYTES: usize = 255;
 
 /// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The
 /// empty path is the root itself. It holds bytes, as names need not be UTF-8.
@@ -51,7 +51,7 @@ impl RelPath {
 
     /// Checks bytes from the wire. Nothing is normalised; a path that is not plain is refused.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PathError> {
-        if bytes.len() > MAX_PATH {
+        if bytes.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong);
         }
         if bytes.contains(&0) {
@@ -60,7 +60,7 @@ impl RelPath {
         for name in bytes.split(|&b| b == b'/').filter(|_| !bytes.is_empty()) {
             match name {
                 b"" | b"." | b".." => return Err(PathError::NotPlain),
-                name if name.len() > MAX_NAME => return Err(PathError::TooLong),
+                name if name.len() > MAX_NAME_BYTES => return Err(PathError::TooLong),
                 _ => {}
             }
         }
@@ -89,7 +89,7 @@ impl RelPath {
         bytes.extend_from_slice(&self.0);
         bytes.push(b'/');
         bytes.extend_from_slice(&below.0);
-        if bytes.len() > MAX_PATH {
+        if bytes.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong);
         }
         Ok(Self(bytes.into()))

@@ -4,8 +4,8 @@
 use rustix::process::{Resource, getrlimit};
 
 use crate::limits::{
-    BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, OPEN_DIRECTORIES_PER_COPY,
-    STREAM_BYTES,
+    BUFFER_BYTES, DESCRIPTORS_PER_FILE, MIN_OPEN_FILES, OPEN_DIRECTORIES_PER_COPY, STREAM_BYTES,
+    ServerLimits,
 };
 
 /// Descriptors of a client that no copy uses: standard streams, the runtime, signals, ssh, the
@@ -78,9 +78,9 @@ impl ProcessLimits {
     }
 }
 
-impl Limits {
+impl ServerLimits {
     /// Returns the limits of a client: those of one key at a server, as far as `process` allows.
-    pub(crate) fn of_client(process: ProcessLimits) -> Self {
+    pub(crate) fn for_client(process: ProcessLimits) -> Self {
         let limits = Self::default().within_memory(process.address_space);
         Self {
             // One key alone may hold half.
@@ -144,14 +144,14 @@ mod tests {
         assert_eq!(unlimited.streams(64), 64);
         assert_eq!(unlimited.open_directories(), OPEN_DIRECTORIES_PER_COPY);
         assert_eq!(
-            Limits::of_client(unlimited).open_files,
-            Limits::default().open_files
+            ServerLimits::for_client(unlimited).open_files,
+            ServerLimits::default().open_files
         );
     }
 
     #[test]
     fn copy_limits_fit_the_address_space() {
-        let limits = Limits::default();
+        let limits = ServerLimits::default();
         assert_eq!(limits.clone().within_memory(None).buffers, limits.buffers);
         assert_eq!(
             limits.clone().within_memory(Some(usize::MAX)).buffers,

@@ -13,16 +13,16 @@ use longhaul_session::FlowWatch;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::wire::Written;
+use crate::wire::EntryOutcome;
 
-use earlier::Earlier;
-pub use events::{Event, Observer, RouteStanding, Standstill};
+use earlier::EarlierCopies;
+pub use events::{Observer, RouteStanding, Standstill, TransferEvent};
 pub use not_kept::{NotKept, NotKeptCounts};
-pub use streams::{Ends, StreamCounters};
+pub use streams::{ConnectionEnds, StreamCounters};
 
 /// Counters of one copy. Entries are files, directories and links.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct TransferProgress {
     /// Entries the walk has found.
     pub entries_found: AtomicU64,
     /// Bytes of files the walk has found.
@@ -38,7 +38,7 @@ pub struct Progress {
     /// Bytes of files that an earlier copy had left in place.
     pub bytes_resumed: AtomicU64,
     /// Bytes of file data that travelled in plaintext.
-    pub bytes_clear: AtomicU64,
+    pub bytes_plaintext: AtomicU64,
     /// Files in place that existed before and did not travel.
     pub files_unchanged: AtomicU64,
     /// Bytes of the unchanged files.
@@ -62,25 +62,25 @@ pub struct Progress {
     /// Time in milliseconds for which nothing has arrived. Zero while it is too short to show.
     silent_millis: AtomicU64,
     /// Totals of the earlier copies of the same run.
-    earlier: Mutex<Earlier>,
+    earlier: Mutex<EarlierCopies>,
 }
 
-impl Progress {
+impl TransferProgress {
     /// Counts `bytes` more that were already in place.
-    pub(crate) fn resumed(&self, bytes: u64) {
+    pub(crate) fn count_resumed(&self, bytes: u64) {
         let before_run = self.earlier.lock().take_resumed(bytes);
         self.bytes_resumed.fetch_add(before_run, Ordering::Relaxed);
     }
 
     /// Counts one more file of `bytes` bytes in place, by how it came there.
-    pub(crate) fn in_place(&self, written: Written, bytes: u64) {
+    pub(crate) fn count_in_place(&self, written: EntryOutcome, bytes: u64) {
         let (files, all_bytes) = match written {
-            Written::New | Written::Same => return,
-            Written::Unchanged => (&self.files_unchanged, &self.bytes_unchanged),
-            Written::Linked => (&self.files_linked, &self.bytes_linked),
+            EntryOutcome::New | EntryOutcome::Same => return,
+            EntryOutcome::Unchanged => (&self.files_unchanged, &self.bytes_unchanged),
+            EntryOutcome::Linked => (&self.files_linked, &self.bytes_linked),
         };
         let (before_run, bytes) = match written {
-            Written::Unchanged => self.earlier.lock().take_unchanged(bytes),
+            EntryOutcome::Unchanged => self.earlier.lock().take_unchanged(bytes),
             _ => (1, bytes),
         };
         files.fetch_add(before_run, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl Progress {
 
     /// Resets the counters for the copy that replaces this one in the same run. What this copy
     /// brought still counts as brought, though the next copy finds it in place.
-    pub(crate) fn begin_again(&self) {
+    pub(crate) fn reset_for_next_copy(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let travelled = self.bytes_travelled();
         let files = take(&self.files_done)
@@ -147,7 +147,7 @@ impl Progress {
 
     /// Waits for the number of bytes of all files. Returns `None` as soon as there are `many` and
     /// the walk continues.
-    pub async fn size(&self, many: u64) -> Option<u64> {
+    pub async fn total_bytes(&self, many: u64) -> Option<u64> {
         loop {
             // Register first, so that no later discovery is missed.
             let found = self.found.notified();
@@ -174,7 +174,7 @@ impl Progress {
     }
 
     /// Sets or clears the standstill of the copy.
-    pub(crate) fn stands_still(&self, standstill: Option<Standstill>) {
+    pub(crate) fn set_standstill(&self, standstill: Option<Standstill>) {
         self.standstill.send_if_modified(|known| {
             let is_new = *known != standstill;
             *known = standstill;
@@ -216,7 +216,7 @@ impl Progress {
     }
 
     /// Takes over the totals of another side's walk.
-    pub(crate) fn mirror_found(&self, other: &Progress) {
+    pub(crate) fn mirror_found(&self, other: &TransferProgress) {
         let (entries, bytes) = (&other.entries_found, &other.bytes_found);
         self.set_found(
             entries.load(Ordering::Relaxed),

@@ -5,6 +5,6 @@ mod ledger;
 mod receiver;
 mod stream;
 
-pub use ledger::Asked;
+pub use ledger::RequestedEntries;
 pub(crate) use receiver::Receiver;
 pub(crate) use stream::{AfterDone, StreamEnd, receive_stream, refused};

@@ -22,7 +22,7 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Meaning of the numbers in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meaning {
+pub struct NumberMeaning {
     /// The file's first line.
     pub first_line: &'static str,
     /// Maximum of the number. The minimum is 1.
@@ -32,7 +32,7 @@ pub struct Meaning {
 }
 
 /// Number of streams that each destination needed.
-const STREAMS: Meaning = Meaning {
+const STREAMS: NumberMeaning = NumberMeaning {
     first_line: "longhaul streams 2",
     max: MAX_STREAMS,
     notes: 4,
@@ -44,7 +44,7 @@ pub struct NumberFile {
     /// The file. It and its folder are created when something is remembered.
     pub file: PathBuf,
     /// Meaning of the numbers.
-    pub meaning: Meaning,
+    pub meaning: NumberMeaning,
 }
 
 impl NumberFile {
@@ -55,9 +55,13 @@ impl NumberFile {
 
     /// Returns the number for these names and its further numbers, if known.
     pub async fn recall_noted(&self, names: &[&str]) -> Option<(u32, Vec<u64>)> {
-        let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
+        let (file, meaning, key) = (
+            self.file.clone(),
+            self.meaning,
+            NamesHash::from_names(names),
+        );
         let read = tokio::task::spawn_blocking(move || {
-            let remembered = Numbers::parse(&read(&file)?, meaning);
+            let remembered = RememberedNumbers::parse(&read(&file)?, meaning);
             remembered.get(&key, now())
         });
         read.await.ok().flatten()
@@ -70,10 +74,15 @@ impl NumberFile {
 
     /// Remembers a number with its further numbers.
     pub async fn remember_noted(&self, names: &[&str], number: u32, notes: Vec<u64>) {
-        let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
+        let (file, meaning, key) = (
+            self.file.clone(),
+            self.meaning,
+            NamesHash::from_names(names),
+        );
         let written = tokio::task::spawn_blocking(move || {
-            let mut remembered =
-                read(&file).map_or_else(Numbers::default, |text| Numbers::parse(&text, meaning));
+            let mut remembered = read(&file).map_or_else(RememberedNumbers::default, |text| {
+                RememberedNumbers::parse(&text, meaning)
+            });
             remembered.set(key, number, notes, now());
             write(&file, &remembered.to_text(meaning))
         });
@@ -162,10 +171,10 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
 
 /// Hash of the names that a number belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key([u8; KEY_BYTES]);
+struct NamesHash([u8; KEY_BYTES]);
 
-impl Key {
-    fn of(names: &[&str]) -> Self {
+impl NamesHash {
+    fn from_names(names: &[&str]) -> Self {
         let mut hasher = blake3::Hasher::new();
         for name in names {
             hasher.update(&(name.len() as u64).to_le_bytes());
@@ -183,35 +192,35 @@ impl Key {
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for NamesHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct NumberEntry {
     /// Time of the entry, in seconds since 1970.
     at: u64,
     number: u32,
     notes: Vec<u64>,
-    key: Key,
+    key: NamesHash,
 }
 
 /// Remembered entries, the latest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Numbers(Vec<Entry>);
+struct RememberedNumbers(Vec<NumberEntry>);
 
-impl Numbers {
+impl RememberedNumbers {
     /// Parses the file. Invalid lines are skipped, and a file of another kind is ignored.
-    fn parse(text: &str, meaning: Meaning) -> Self {
+    fn parse(text: &str, meaning: NumberMeaning) -> Self {
         let mut lines = text.lines();
         if lines.next() != Some(meaning.first_line) {
             return Self::default();
         }
         let entry = |line: &str| {
             let mut words = line.split(' ');
-            let entry = Entry {
+            let entry = NumberEntry {
                 at: words.next()?.parse().ok()?,
                 number: words
                     .next()?
@@ -221,14 +230,14 @@ impl Numbers {
                 notes: (0..meaning.notes)
                     .map(|_| words.next()?.parse().ok())
                     .collect::<Option<_>>()?,
-                key: Key::parse(words.next()?)?,
+                key: NamesHash::parse(words.next()?)?,
             };
             words.next().is_none().then_some(entry)
         };
         Self(lines.filter_map(entry).take(MAX_ENTRIES).collect())
     }
 
-    fn to_text(&self, meaning: Meaning) -> String {
+    fn to_text(&self, meaning: NumberMeaning) -> String {
         let lines = self.0.iter().map(|entry| {
             let notes: String = entry.notes.iter().map(|note| format!("{note} ")).collect();
             format!("{} {} {notes}{}\n", entry.at, entry.number, entry.key)
@@ -238,17 +247,17 @@ impl Numbers {
             .collect()
     }
 
-    fn get(&self, key: &Key, now: u64) -> Option<(u32, Vec<u64>)> {
+    fn get(&self, key: &NamesHash, now: u64) -> Option<(u32, Vec<u64>)> {
         let entry = self.0.iter().find(|entry| entry.key == *key)?;
         (now.saturating_sub(entry.at) <= MAX_AGE.as_secs())
             .then(|| (entry.number, entry.notes.clone()))
     }
 
-    fn set(&mut self, key: Key, number: u32, notes: Vec<u64>, at: u64) {
+    fn set(&mut self, key: NamesHash, number: u32, notes: Vec<u64>, at: u64) {
         self.0.retain(|entry| entry.key != key);
         self.0.insert(
             0,
-            Entry {
+            NumberEntry {
                 at,
                 number,
                 notes,
@@ -265,8 +274,8 @@ mod tests {
 
     use super::*;
 
-    fn key(n: u32) -> Key {
-        Key::of(&[&n.to_string()])
+    fn key(n: u32) -> NamesHash {
+        NamesHash::from_names(&[&n.to_string()])
     }
 
     #[test]
@@ -277,7 +286,7 @@ mod tests {
                 destination: destination.to_owned(),
             };
             let routes: Vec<String> = routes.iter().map(|route| (*route).to_owned()).collect();
-            Key::of(&memory.names(push, &routes))
+            NamesHash::from_names(&memory.names(push, &routes))
         };
         let keys = [
             key_of("a:1", true, &["direct"]),
@@ -288,13 +297,13 @@ mod tests {
         ];
         for (n, key) in keys.iter().enumerate() {
             assert!(keys[..n].iter().all(|other| other != key));
-            assert_eq!(Key::parse(&key.to_string()), Some(*key));
+            assert_eq!(NamesHash::parse(&key.to_string()), Some(*key));
         }
     }
 
     #[test]
     fn old_entries_are_forgotten() {
-        let mut remembered = Numbers::default();
+        let mut remembered = RememberedNumbers::default();
         remembered.set(key(1), 16, vec![], 1_000);
         let month = MAX_AGE.as_secs();
         assert_eq!(remembered.get(&key(1), 1_000 + month), Some((16, vec![])));
@@ -347,7 +356,7 @@ mod tests {
         fn entries_are_recalled_unchanged_and_bounded(
             sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600),
         ) {
-            let mut remembered = Numbers::default();
+            let mut remembered = RememberedNumbers::default();
             for (at, (n, streams)) in sets.iter().enumerate() {
                 let notes = vec![u64::MAX; STREAMS.notes];
                 remembered.set(key(*n), *streams, notes.clone(), at as u64);
@@ -356,14 +365,14 @@ mod tests {
             prop_assert!(remembered.0.len() <= MAX_ENTRIES);
             let text = remembered.to_text(STREAMS);
             prop_assert!(text.len() as u64 <= MAX_BYTES);
-            prop_assert_eq!(Numbers::parse(&text, STREAMS), remembered);
+            prop_assert_eq!(RememberedNumbers::parse(&text, STREAMS), remembered);
         }
 
         #[test]
         fn any_text_parses_to_numbers_within_bounds(
             lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}",
         ) {
-            let remembered = Numbers::parse(&lines, STREAMS);
+            let remembered = RememberedNumbers::parse(&lines, STREAMS);
             prop_assert!(
                 remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number))
             );

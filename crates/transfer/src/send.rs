@@ -16,8 +16,8 @@ mod sparse_tests;
 mod stream;
 mod walk;
 
-pub(crate) use queue::{CloseIfPanicking, Queue};
+pub(crate) use queue::{CloseOnPanic, WorkQueue};
 pub(crate) use schedule::Presence;
 pub use source::Sources;
-pub(crate) use stream::{ClearData, send_stream};
+pub(crate) use stream::{PlaintextSetting, send_stream};
 pub(crate) use walk::meta_of;

@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use crate::account::Exhausted;
+use crate::account::ResourceExhausted;
 use crate::account::{Account, Accounts, Resource};
 use crate::client::{Transport, close};
 use crate::error::Error;
-use crate::frame_io::{FrameReader, Incoming};
+use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::grants::{Grants, GrantsInForce};
-use crate::limits::Limits;
-use crate::listening::Listening;
+use crate::limits::ServerLimits;
+use crate::listening::NotingStream;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
-use crate::send::{ClearData, send_stream};
-use crate::wire::{Frame, RefusalKind, Request, Token, VERSION};
+use crate::send::{PlaintextSetting, send_stream};
+use crate::wire::{CopyRequest, CopyToken, Frame, RefusalKind, VERSION};
 
 mod copy;
 mod files;
@@ -30,7 +30,7 @@ mod received;
 mod rivals;
 mod root;
 
-use copy::{Copy, EarlyEnd, Leave, Side};
+use copy::{CopyMembership, EarlyEnd, ServerCopy, ServerRole};
 use received::StreamCopy;
 pub use root::ServedRoot;
 
@@ -42,7 +42,7 @@ const MAX_REMEMBERED_TOKENS: usize = 4096;
 pub struct Server {
     root: ServedRoot,
     grants: Arc<GrantsInForce>,
-    limits: Limits,
+    limits: ServerLimits,
     /// If true, the data of blocks may travel in plaintext when the client requests it
     /// (LH-COPY-43).
     allows_clear: AtomicBool,
@@ -52,32 +52,32 @@ pub struct Server {
 
 #[derive(Default)]
 struct Copies {
-    running: HashMap<Token, Arc<Copy>>,
+    running: HashMap<CopyToken, Arc<ServerCopy>>,
     /// Number of copies ever begun.
     begun: u64,
     /// Copies that are over and may not have released their files yet.
-    ending: Vec<Ending>,
-    over: VecDeque<Token>,
+    ending: Vec<EndingCopy>,
+    over: VecDeque<CopyToken>,
 }
 
 /// A copy that is over.
-struct Ending {
+struct EndingCopy {
     principal: PublicKey,
-    request: Request,
+    request: CopyRequest,
     portion: Portion,
     /// Channel that disconnects when the copy has released its files.
     ended: mpsc::Receiver<()>,
 }
 
 /// A refusal as it is sent to the client.
-struct Refusal {
+struct CopyRefusal {
     kind: RefusalKind,
     detail: String,
 }
 
 impl Server {
     /// Creates a server that gives the keys in `grants` access to `root`.
-    pub fn new(root: impl Into<ServedRoot>, grants: Grants, limits: Limits) -> Arc<Self> {
+    pub fn new(root: impl Into<ServedRoot>, grants: Grants, limits: ServerLimits) -> Arc<Self> {
         Arc::new(Self {
             root: root.into(),
             grants: GrantsInForce::new(grants),
@@ -90,7 +90,7 @@ impl Server {
 
     /// Allows the data of large files to travel in plaintext from now on, when the client requests
     /// it.
-    pub fn allow_clear(&self) {
+    pub fn allow_plaintext(&self) {
         self.allows_clear.store(true, Ordering::Relaxed);
     }
 
@@ -109,7 +109,7 @@ impl Server {
     }
 
     /// Ends the running copies for which `is_ended` returns true.
-    fn end_copies(&self, why: EarlyEnd, is_ended: impl Fn(&Copy) -> bool) {
+    fn end_copies(&self, why: EarlyEnd, is_ended: impl Fn(&ServerCopy) -> bool) {
         let ended: Vec<_> = {
             let copies = self.copies.lock();
             let ended = copies.running.values().filter(|copy| is_ended(copy));
@@ -129,7 +129,7 @@ impl Server {
 
     /// Returns the account of `key`.
     fn account(&self, key: PublicKey) -> Arc<Account> {
-        self.accounts.of(key)
+        self.accounts.account_of(key)
     }
 
     /// Returns the number of running copies.
@@ -147,19 +147,19 @@ impl Server {
         let stream_held = account.take(Resource::Streams, 1);
         // This end's role is known with HELLO.
         let watch = stream.watch(drs::Side::Receiving);
-        let clear = stream.clear();
+        let clear = stream.plaintext();
         let (reader, mut writer) = tokio::io::split(stream);
         let received: StreamCopy = Arc::new(OnceLock::new());
-        let mut reader = FrameReader::new(Listening::new(reader, received.clone()));
+        let mut reader = FrameReader::new(NotingStream::new(reader, received.clone()));
         let _stream_held = match stream_held {
             Ok(held) => held,
             Err(exhausted) => {
-                self.refuse(reader, writer, full(&exhausted)).await;
+                self.refuse(reader, writer, limit_refusal(&exhausted)).await;
                 return Err(exhausted.into());
             }
         };
-        let hello = match timeout(self.limits.hello, reader.next()).await {
-            Ok(Ok(Some(Incoming::Frame(Frame::Hello(hello))))) => hello,
+        let hello = match timeout(self.limits.hello_timeout, reader.next()).await {
+            Ok(Ok(Some(IncomingFrame::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(_))) => {
                 return Err(Error::Protocol(
@@ -167,7 +167,7 @@ impl Server {
                 ));
             }
             Ok(Err(error)) => {
-                if let Some(refusal) = Refusal::of(&error) {
+                if let Some(refusal) = CopyRefusal::reported(&error) {
                     self.refuse(reader, writer, refusal).await;
                 }
                 return Err(error);
@@ -190,8 +190,8 @@ impl Server {
         copy.received.note();
         let _ = received.set(copy.received.clone());
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
-        if let (Side::Send(_), Some(watch)) = (side, &watch) {
-            watch.begin_anew(drs::Side::Sending);
+        if let (ServerRole::Send(_), Some(watch)) = (side, &watch) {
+            watch.restart(drs::Side::Sending);
             // LH-COPY-48.
             if copy.hello.single {
                 watch.fit_rate();
@@ -214,15 +214,15 @@ impl Server {
         }
         .encode(&mut greeting);
         // Removes the counters of the stream at its end, however often a client comes back.
-        let leave = Leave {
+        let leave = CopyMembership {
             server: self,
             copy,
             counters: counters.clone(),
         };
         let carried = async {
             match side {
-                Side::Send(queue) => {
-                    let clear = ClearData {
+                ServerRole::Send(queue) => {
+                    let clear = PlaintextSetting {
                         wanted: clear.is_some(),
                         agreed: AtomicBool::new(clear.is_some()),
                         stream: clear,
@@ -238,9 +238,9 @@ impl Server {
                     )
                     .await
                 }
-                Side::Receive(receiver) => {
+                ServerRole::Receive(receiver) => {
                     if let Some(clear) = clear {
-                        reader.allow_clear(clear);
+                        reader.allow_plaintext(clear);
                     }
                     let after_done = AfterDone::Stay(&copy.numbers);
                     receive_stream(
@@ -259,7 +259,7 @@ impl Server {
             result = carried => result,
             error = copy.ended_early() => Err(error),
         };
-        leave.after(&result);
+        leave.leave(&result);
         // All that is left is an orderly close. The client may meanwhile open another stream in its
         // place (LH-COPY-9).
         drop(leave);
@@ -269,7 +269,7 @@ impl Server {
                 Ok(())
             }
             Err(error) => {
-                if let Some(refusal) = Refusal::of(&error) {
+                if let Some(refusal) = CopyRefusal::reported(&error) {
                     self.refuse(reader, writer, refusal).await;
                 }
                 Err(error)
@@ -279,9 +279,9 @@ impl Server {
 
     async fn refuse<S: Transport>(
         &self,
-        reader: FrameReader<Listening<tokio::io::ReadHalf<S>, StreamCopy>>,
+        reader: FrameReader<NotingStream<tokio::io::ReadHalf<S>, StreamCopy>>,
         mut writer: tokio::io::WriteHalf<S>,
-        refusal: Refusal,
+        refusal: CopyRefusal,
     ) {
         let mut out = Vec::new();
         Frame::Refuse {
@@ -298,7 +298,7 @@ impl Server {
         }
     }
 
-    fn forget(&self, token: Token) {
+    fn forget(&self, token: CopyToken) {
         let copy = self.copies.lock().end(token);
         // The copy's remains are removed from disk, or made durable, without delaying anyone.
         match tokio::runtime::Handle::try_current() {
@@ -310,11 +310,11 @@ impl Server {
 
 impl Copies {
     /// Ends the copy of `token`. No copy of that token begins again.
-    fn end(&mut self, token: Token) -> Option<Arc<Copy>> {
+    fn end(&mut self, token: CopyToken) -> Option<Arc<ServerCopy>> {
         let copy = self.running.remove(&token)?;
         self.forget_ended();
         if let Some(ended) = copy.ended() {
-            self.ending.push(Ending {
+            self.ending.push(EndingCopy {
                 principal: copy.principal,
                 request: copy.hello.request.clone(),
                 portion: copy.hello.portion,
@@ -329,37 +329,37 @@ impl Copies {
     }
 }
 
-fn refusal(detail: impl Into<String>) -> Refusal {
-    Refusal {
-        kind: RefusalKind::What,
+fn refusal(detail: impl Into<String>) -> CopyRefusal {
+    CopyRefusal {
+        kind: RefusalKind::Request,
         detail: detail.into(),
     }
 }
 
 /// Returns the refusal for an exhausted limit.
-fn full(exhausted: &Exhausted) -> Refusal {
-    Refusal {
-        kind: RefusalKind::When,
+fn limit_refusal(exhausted: &ResourceExhausted) -> CopyRefusal {
+    CopyRefusal {
+        kind: RefusalKind::Limit,
         detail: exhausted.to_string(),
     }
 }
 
-impl Refusal {
+impl CopyRefusal {
     /// Returns the refusal of a stream whose copy cannot begin.
     fn for_error(error: &Error) -> Self {
-        Self::of(error).unwrap_or_else(|| refusal(error.to_string()))
+        Self::reported(error).unwrap_or_else(|| refusal(error.to_string()))
     }
 
     /// Returns the refusal that reports `error` to the client, or `None` if it is not reported.
-    fn of(error: &Error) -> Option<Self> {
+    fn reported(error: &Error) -> Option<Self> {
         match error {
             Error::Protocol(detail) | Error::Refused(detail) => Some(refusal(detail)),
             Error::Limit(detail) => Some(Self {
-                kind: RefusalKind::When,
+                kind: RefusalKind::Limit,
                 detail: detail.clone(),
             }),
             Error::Unauthorised(detail) => Some(Self {
-                kind: RefusalKind::WhoAsks,
+                kind: RefusalKind::Key,
                 detail: detail.clone(),
             }),
             _ => None,

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, HardLink, Head, Meta, Offer, SourceIdentity, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, FileOffer, HardLink, Meta, SourceIdentity};
 
 pub(crate) use contest::Rival;
-pub(crate) use destination::Rivals;
-pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
+pub(crate) use destination::RivalCheck;
+pub use destination::{CopyDestination, TEMP_PREFIX, WriteOptions};
 
 /// Returns true if `name` is one that a copy gives to an unfinished file.
 pub(crate) fn is_temporary(name: &[u8]) -> bool {
@@ -25,7 +25,7 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
 /// Storage for the files of a copy, such as a local tree ([`Destination`]).
 ///
 /// All methods may block. Several threads may call them at once, but only one per file.
-pub(crate) trait Store: Send + Sync + 'static {
+pub(crate) trait FileStore: Send + Sync + 'static {
     /// An unfinished file, invisible under its final name. On drop it is removed, or kept for a
     /// later copy to resume.
     type File: Send + 'static;
@@ -37,7 +37,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn name_bytes(&self) -> u64;
 
     /// Returns whether an earlier copy may have left a part of this file. Quick.
-    fn may_resume(&self, _announced: &Announced) -> Resumption<()> {
+    fn may_resume(&self, _announced: &AnnouncedFile) -> Resumption<()> {
         Resumption::Nothing
     }
 
@@ -46,7 +46,10 @@ pub(crate) trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// The existing file cannot be read.
-    fn resume(&self, _announced: &Announced) -> Result<Resumption<Resumed<Self::File>>, Failure> {
+    fn resume(
+        &self,
+        _announced: &AnnouncedFile,
+    ) -> Result<Resumption<ResumedFile<Self::File>>, Failure> {
         Ok(Resumption::Nothing)
     }
 
@@ -58,7 +61,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// be set.
     fn compare(
         &self,
-        _offer: &Offer,
+        _offer: &FileOffer,
         _is_waiting: &dyn Fn() -> bool,
     ) -> Result<Comparison, Failure> {
         Ok(Comparison::Wanted)
@@ -74,7 +77,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     }
 
     /// Creates a file. Ranges that are not written are holes.
-    fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
+    fn create(&self, announced: &AnnouncedFile) -> Result<Self::File, Failure>;
 
     /// Writes a block that hashes to `hash`. `data` is the concatenated data of its extents.
     fn write(
@@ -95,21 +98,26 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn commit(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash, done: OnCommit);
 
     /// Writes a whole file and commits it as [`Self::commit`] does. `data` has been verified.
-    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit);
+    fn write_small(&self, head: &EntryHead, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit);
 
     /// Creates a symbolic link with any target. The target is written, never followed.
-    fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure>;
+    fn write_symlink(
+        &self,
+        head: &EntryHead,
+        meta: &Meta,
+        target: &[u8],
+    ) -> Result<EntryOutcome, Failure>;
 
     /// Creates a directory that `meta` describes. [`Self::finish_dir`] sets its permissions and
     /// time.
-    fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure>;
+    fn make_dir(&self, head: &EntryHead, meta: &Meta) -> Result<MadeDir, Failure>;
 
     /// Returns true if the directory needs [`Self::finish_dir`] at the end.
     fn finishes(&self, made: MadeDir) -> bool;
 
     /// Sets a directory's permissions and time, as far as the copy may, after all its content is
     /// written.
-    fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
+    fn finish_dir(&self, head: &EntryHead, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
 
     /// Returns true if everything, once written, is where the peer expects it. Otherwise the copy
     /// does not conclude.
@@ -118,7 +126,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     }
 
     /// Leaves a directory for a later copy to finish, as this copy ends early.
-    fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
+    fn leave_dir(&self, head: &EntryHead, made: MadeDir, meta: &Meta);
 
     /// Forces the remaining data to disk, before the end of the copy is reported. Returns the
     /// failures, each with its path in the detail.
@@ -126,7 +134,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 }
 
 /// Callback that receives the outcome of a commit, exactly once.
-pub(crate) type OnCommit = Box<dyn FnOnce(Result<Written, Failure>) + Send>;
+pub(crate) type OnCommit = Box<dyn FnOnce(Result<EntryOutcome, Failure>) + Send>;
 
 /// Result of comparing an offered file with the existing one, or of linking one in place to another
 /// name.
@@ -149,12 +157,12 @@ pub(crate) enum Resumption<T> {
 }
 
 /// A resumed file, and the subtrees of it that exist.
-pub(crate) type Resumed<F> = (F, Vec<Subtree>);
+pub(crate) type ResumedFile<F> = (F, Vec<Subtree>);
 
 /// A file as described by FILE.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Announced {
-    pub head: Head,
+pub(crate) struct AnnouncedFile {
+    pub head: EntryHead,
     pub meta: Meta,
     pub size: u64,
     pub block_log2: u32,

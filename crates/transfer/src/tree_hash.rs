@@ -150,7 +150,7 @@ impl TreeHash {
     }
 
     /// Returns the number of separate subtrees, which a memory limit counts.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn subtree_count(&self) -> usize {
         self.subtrees.len()
     }
 
@@ -192,7 +192,7 @@ impl TreeHash {
     }
 
     /// Returns true if the file has such a subtree of whole blocks, whatever its hash.
-    pub(crate) fn has_place_for(&self, subtree: &Subtree) -> bool {
+    pub(crate) fn can_hold(&self, subtree: &Subtree) -> bool {
         let &Subtree { offset, level, .. } = subtree;
         let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
         in_file
@@ -208,7 +208,7 @@ impl TreeHash {
             mut level,
             chaining_value: mut value,
         } = subtree;
-        if !self.has_place_for(&subtree) {
+        if !self.can_hold(&subtree) {
             return false;
         }
         if self.covers(offset)
@@ -337,7 +337,7 @@ mod tests {
                 }
             }
             prop_assert_eq!(whole.root(), Some(*blake3::hash(&data).as_bytes()));
-            prop_assert_eq!(whole.held(), 2);
+            prop_assert_eq!(whole.subtree_count(), 2);
         }
     }
 
@@ -369,7 +369,7 @@ mod tests {
         let mut tree = TreeHash::new(1 << 40, 20);
         for n in 0..10_000u64 {
             tree.insert(n << 20, BlockHash([1; 32]));
-            assert!(tree.held() < 40);
+            assert!(tree.subtree_count() < 40);
         }
     }
 

@@ -30,28 +30,28 @@ mod tests;
 
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
-pub use hello::{Compare, Hello, Placement, Request, Token};
+pub use hello::{Compare, CopyRequest, CopyToken, Hello, Placement};
 
 /// Version of the copy protocol that this release speaks (LH-COPY-6).
 pub const VERSION: u16 = 4;
 /// Smallest and largest block of a file, as powers of two: 64 KiB to 1 MiB.
 pub(crate) const BLOCK_LOG2: std::ops::RangeInclusive<u32> = 16..=20;
 /// Size of the largest file sent whole in one SMALL frame, in bytes.
-pub(crate) const SMALL_MAX: u64 = 256 * 1024;
+pub(crate) const MAX_SMALL_BYTES: u64 = 256 * 1024;
 /// Maximum size of HELLO, in bytes (LH-COPY-1). It bounds the number of sources of one pull.
-pub(crate) const MAX_HELLO: usize = 256 * 1024;
+pub(crate) const MAX_HELLO_BYTES: usize = 256 * 1024;
 /// Maximum body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
-pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = MAX_SMALL_BYTES as usize + 16 * 1024;
 /// Maximum number of data extents in a block that has holes (LH-COPY-4).
 pub(crate) const MAX_EXTENTS: usize = 256;
 /// Maximum number of bytes of explanation in a frame (LH-COPY-3).
-pub(crate) const MAX_DETAIL: usize = 512;
+pub(crate) const MAX_DETAIL_BYTES: usize = 512;
 /// Maximum number of subtrees in one HAVE (LH-COPY-36).
 pub(crate) const MAX_HAVE_SUBTREES: usize = 1024;
 /// Maximum file size on the wire, in bytes.
-pub(crate) const MAX_FILE: u64 = 1 << 62;
+pub(crate) const MAX_FILE_BYTES: u64 = 1 << 62;
 /// Bytes of a frame's length and type.
-pub(crate) const FRAME_HEAD: usize = 5;
+pub(crate) const FRAME_HEAD_BYTES: usize = 5;
 /// Entry number of a failure that belongs to no numbered entry (LH-COPY-25).
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
@@ -60,16 +60,16 @@ pub(crate) const NO_ENTRY: u64 = u64::MAX;
 #[repr(u8)]
 pub enum RefusalKind {
     /// The request itself.
-    What = 0,
+    Request = 0,
     /// The key of the client.
-    WhoAsks = 1,
+    Key = 1,
     /// The time: a limit on what may be held at once was reached.
-    When = 2,
+    Limit = 2,
 }
 
 impl RefusalKind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
-        [Self::What, Self::WhoAsks, Self::When]
+        [Self::Request, Self::Key, Self::Limit]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -137,7 +137,7 @@ pub(crate) struct Meta {
 
 /// The entry of the tree that a frame is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct EntryHead {
     /// Number of the entry, from 0 in the order of the walk (LH-COPY-12).
     pub id: u64,
     /// Number of its source, from 0.
@@ -148,8 +148,8 @@ pub(crate) struct Head {
 
 /// A file as described by OFFER.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
-    pub head: Head,
+pub(crate) struct FileOffer {
+    pub head: EntryHead,
     pub meta: Meta,
     /// Size in bytes.
     pub size: u64,
@@ -160,7 +160,7 @@ pub(crate) struct Offer {
 /// A file that is another name of one in place (LH-COPY-45).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HardLink {
-    pub head: Head,
+    pub head: EntryHead,
     /// Size of the file, in bytes.
     pub size: u64,
     /// Name that is in place: the number of its source, and the path beneath it.
@@ -228,7 +228,7 @@ pub(crate) enum Frame {
     /// A file that comes in blocks. It precedes the first block of the file on each stream
     /// (LH-COPY-13).
     File {
-        head: Head,
+        head: EntryHead,
         meta: Meta,
         size: u64,
         block_log2: u32,
@@ -237,22 +237,22 @@ pub(crate) enum Frame {
     },
     /// A whole file.
     Small {
-        head: Head,
+        head: EntryHead,
         meta: Meta,
         hash: Hash,
         data: Bytes,
     },
     /// A file that the receiver may have, with the data to check that (LH-COPY-40).
-    Offer(Offer),
+    Offer(FileOffer),
     /// Another name of a file that is in place (LH-COPY-45).
     HardLink(HardLink),
     /// Request for a file that was offered or announced as a link (LH-COPY-41, LH-COPY-46).
     Want { id: u64 },
     /// A directory. Its permissions and time are set when all is written.
-    Directory { head: Head, meta: Meta },
+    Directory { head: EntryHead, meta: Meta },
     /// A symbolic link itself.
     Symlink {
-        head: Head,
+        head: EntryHead,
         meta: Meta,
         target: Vec<u8>,
     },
@@ -264,7 +264,7 @@ pub(crate) enum Frame {
     FileEnd { id: u64, hash: Hash },
     /// An entry that could not be read (LH-COPY-16). From the receiver, and without a number, a
     /// late failure of an entry that was written.
-    Failed { head: Head, failure: Failure },
+    Failed { head: EntryHead, failure: Failure },
     /// End of the walk, with the number of entries (LH-COPY-17).
     End { entries: u64, bytes: u64 },
     /// Totals of the walk so far.
@@ -287,7 +287,7 @@ pub(crate) enum Frame {
     /// An entry has been written and verified, was there already, or failed.
     Result {
         id: u64,
-        outcome: Result<Written, Failure>,
+        outcome: Result<EntryOutcome, Failure>,
     },
     /// Everything is in place. The sender compares the hash over all entries (LH-COPY-26).
     Done { manifest: Hash },
@@ -331,7 +331,7 @@ pub(crate) const FLOW_LIMITS: [Limit; 9] = [
 
 /// Manner in which an entry came to be in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum EntryOutcome {
     /// Written by this copy.
     New,
     /// Existed before with the same content, which has travelled. It was left alone.
@@ -342,7 +342,7 @@ pub(crate) enum Written {
     Linked,
 }
 
-impl Written {
+impl EntryOutcome {
     /// Returns the byte that represents it where a failure has its code.
     pub(crate) const fn code(self) -> u8 {
         match self {

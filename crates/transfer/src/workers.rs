@@ -16,9 +16,9 @@ pub(crate) struct Workers {
 }
 
 /// Reports a panic during unwinding.
-struct Watch(Arc<Notify>);
+struct PanicWatch(Arc<Notify>);
 
-impl Drop for Watch {
+impl Drop for PanicWatch {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.notify_one();
@@ -29,7 +29,7 @@ impl Drop for Watch {
 impl Workers {
     /// Runs `work` on a blocking thread.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        let watch = Watch(self.panicked.clone());
+        let watch = PanicWatch(self.panicked.clone());
         tokio::task::spawn_blocking(move || {
             let _watch = watch;
             work();

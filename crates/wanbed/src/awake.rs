@@ -11,20 +11,20 @@ use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use crate::error::{Doing as _, Result};
+use crate::error::{Result, WhileDoing as _};
 use crate::lab::program;
 
 /// Lowest priority that a process or a session can have.
-const LEAST_NICE: i32 = 19;
+const LOWEST_PRIORITY_NICE: i32 = 19;
 
 /// Guard that keeps this machine's processors from halting until it is dropped, or this program
 /// ends.
 #[derive(Debug)]
-pub struct Awake {
+pub struct AwakeGuard {
     child: Child,
 }
 
-impl Awake {
+impl AwakeGuard {
     /// Begins to keep the processors awake. Returns `None` if nothing is gained (this machine is
     /// not a guest, or does not say so), or if a quota limits this program's control group.
     ///
@@ -36,7 +36,7 @@ impl Awake {
         let allowed =
             rustix::thread::sched_getaffinity(None).map_or(0, |processors| processors.count());
         let usable = std::thread::available_parallelism().map_or(1, usize::from);
-        if !pays(&cpuinfo, allowed as usize, usable) {
+        if !is_worthwhile(&cpuinfo, allowed as usize, usable) {
             return Ok(None);
         }
         let program = program()?;
@@ -49,12 +49,12 @@ impl Awake {
             .current_dir("/")
             .process_group(0)
             .spawn()
-            .doing(|| format!("starting {}", program.display()))?;
+            .while_doing(|| format!("starting {}", program.display()))?;
         Ok(Some(Self { child }))
     }
 }
 
-impl Drop for Awake {
+impl Drop for AwakeGuard {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -63,7 +63,7 @@ impl Drop for Awake {
 
 /// Returns true if it is worthwhile, given the text of /proc/cpuinfo, the number of processors on
 /// which this program may run, and the number that its quota allows.
-fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
+fn is_worthwhile(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     let mut flags = cpuinfo
         .lines()
         .filter_map(|line| line.strip_prefix("flags")?.split_once(':'));
@@ -84,9 +84,9 @@ pub fn stay_awake() -> io::Result<()> {
     // A session of its own: if sessions share the processors (sched_autogroup), this one gets the
     // least.
     let _ = rustix::process::setsid();
-    let _ = std::fs::write("/proc/self/autogroup", LEAST_NICE.to_string());
-    rustix::process::nice(LEAST_NICE)?;
-    give_way()?;
+    let _ = std::fs::write("/proc/self/autogroup", LOWEST_PRIORITY_NICE.to_string());
+    rustix::process::nice(LOWEST_PRIORITY_NICE)?;
+    yield_to_others()?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     for _ in 0..processors {
         std::thread::spawn(|| {
@@ -100,7 +100,7 @@ pub fn stay_awake() -> io::Result<()> {
 }
 
 /// Gives this thread, and those that it starts, the policy `SCHED_IDLE`.
-fn give_way() -> io::Result<()> {
+fn yield_to_others() -> io::Result<()> {
     // `struct sched_param` of the kernel: the priority, which is 0 with this policy.
     let priority: libc::c_int = 0;
     // SAFETY: the pointer is to an integer that outlives the call, which only reads it.
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn keeping_awake_pays_only_in_guests_without_quota() {
-        assert!(pays(GUEST, 2, 2));
-        assert!(!pays(NO_GUEST, 2, 2));
-        assert!(!pays("", 2, 2));
-        assert!(!pays(GUEST, 8, 2));
+        assert!(is_worthwhile(GUEST, 2, 2));
+        assert!(!is_worthwhile(NO_GUEST, 2, 2));
+        assert!(!is_worthwhile("", 2, 2));
+        assert!(!is_worthwhile(GUEST, 8, 2));
     }
 }

@@ -22,19 +22,19 @@ use wanbed::{Backend, Lab, Overrides, Setting};
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
-    verb: Verb,
+    verb: WanbedCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum WanbedCommand {
     /// Bring a scenario's network up and leave it up
     Up(labs::Up),
     /// Run a command in a node
     Exec(labs::Exec),
     /// Take a lab down: processes in its nodes are ended, and nothing of it remains
-    Down(Which),
+    Down(LabSelection),
     /// Bring a lab up, run a command beside it, and take the lab down whatever happens
-    Run(run::Run),
+    Run(run::RunOptions),
     /// Show the links' counters, and whether the measurements can be trusted
     Links(labs::Links),
     /// Measure delay, rate and loss of every link against what the scenario asks
@@ -59,13 +59,13 @@ enum Verb {
 
 /// Selection of a lab
 #[derive(Debug, Args)]
-struct Which {
+struct LabSelection {
     /// The lab's name [default: $WANBED_LAB, else the only lab that is up]
     #[arg(long, value_name = "LAB")]
     name: Option<String>,
 }
 
-impl Which {
+impl LabSelection {
     fn attach(&self) -> wanbed::Result<Lab> {
         let named = self.name.clone().or_else(|| {
             std::env::var("WANBED_LAB")
@@ -88,7 +88,7 @@ const DEFAULT_NAME: &str = "lab";
 
 /// A scenario, and the changes for this run
 #[derive(Debug, Args)]
-struct Asked {
+struct ScenarioArguments {
     /// Name of the lab
     #[arg(long, value_name = "LAB")]
     name: Option<String>,
@@ -108,7 +108,7 @@ struct Asked {
     relays: Option<String>,
 }
 
-impl Asked {
+impl ScenarioArguments {
     fn overrides(&self) -> Overrides {
         Overrides {
             settings: self.settings.clone(),
@@ -129,15 +129,15 @@ impl Asked {
 impl CommandLine {
     pub(crate) fn act(self) -> anyhow::Result<ExitCode> {
         match self.verb {
-            Verb::Up(up) => up.act(),
-            Verb::Exec(exec) => exec.act(),
-            Verb::Down(which) => labs::down(&which),
-            Verb::Run(run) => run.act(),
-            Verb::Links(links) => links.act(),
-            Verb::Check(check) => check.act(),
-            Verb::List => labs::list(),
-            Verb::TraceDrs(trace) => trace.act(),
-            Verb::Daemon => {
+            WanbedCommand::Up(up) => up.act(),
+            WanbedCommand::Exec(exec) => exec.act(),
+            WanbedCommand::Down(which) => labs::down(&which),
+            WanbedCommand::Run(run) => run.act(),
+            WanbedCommand::Links(links) => links.act(),
+            WanbedCommand::Check(check) => check.act(),
+            WanbedCommand::List => labs::list(),
+            WanbedCommand::TraceDrs(trace) => trace.act(),
+            WanbedCommand::Daemon => {
                 // The refusal was already reported on standard output to the program that started
                 // the lab.
                 Ok(if wanbed::daemon::run().is_ok() {
@@ -146,11 +146,11 @@ impl CommandLine {
                     ExitCode::FAILURE
                 })
             }
-            Verb::Awake => {
+            WanbedCommand::Awake => {
                 wanbed::stay_awake().context("keeping the processors awake")?;
                 Ok(ExitCode::SUCCESS)
             }
-            Verb::Reaper { directory } => {
+            WanbedCommand::Reaper { directory } => {
                 wanbed::daemon::reap(&directory)?;
                 Ok(ExitCode::SUCCESS)
             }

@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::scenario::{Overrides, Scenario};
 
 /// Maximum length of a message: a report of a few hundred links.
-const LONGEST_LINE: u64 = 4 << 20;
+const MAX_LINE_BYTES: u64 = 4 << 20;
 
 /// Description of the lab to build; the first line on the new process's standard input.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchRequest {
     pub(crate) scenario: Scenario,
     pub(crate) overrides: Overrides,
     pub(crate) name: String,
@@ -29,7 +29,7 @@ pub(crate) struct Launch {
 /// Request of a client on the control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "ask")]
-pub(crate) enum Ask {
+pub(crate) enum LabRequest {
     Describe,
     Links,
     /// Measure one direction of a link.
@@ -43,7 +43,7 @@ pub(crate) enum Ask {
 /// Every answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Answer<T> {
+pub(crate) enum LabResponse<T> {
     Ok(T),
     Error(Problem),
 }
@@ -51,13 +51,13 @@ pub(crate) enum Answer<T> {
 /// An error of the lab's process: its message, and its kind for clients.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Problem {
-    kind: Kind,
+    kind: LabErrorKind,
     message: String,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Kind {
+enum LabErrorKind {
     NameTaken,
     NoNamespaces,
     Other,
@@ -67,15 +67,15 @@ impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         match error {
             Error::NameTaken(name) => Problem {
-                kind: Kind::NameTaken,
+                kind: LabErrorKind::NameTaken,
                 message: name.clone(),
             },
             Error::NoNamespaces(reason) => Problem {
-                kind: Kind::NoNamespaces,
+                kind: LabErrorKind::NoNamespaces,
                 message: reason.clone(),
             },
             other => Problem {
-                kind: Kind::Other,
+                kind: LabErrorKind::Other,
                 message: other.to_string(),
             },
         }
@@ -85,16 +85,16 @@ impl From<&Error> for Problem {
 impl From<Problem> for Error {
     fn from(problem: Problem) -> Self {
         match problem.kind {
-            Kind::NameTaken => Error::NameTaken(problem.message),
-            Kind::NoNamespaces => Error::NoNamespaces(problem.message),
-            Kind::Other => Error::Refused(problem.message),
+            LabErrorKind::NameTaken => Error::NameTaken(problem.message),
+            LabErrorKind::NoNamespaces => Error::NoNamespaces(problem.message),
+            LabErrorKind::Other => Error::Refused(problem.message),
         }
     }
 }
 
 /// A lab as its clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Description {
+pub(crate) struct LabDescription {
     pub(crate) lab: String,
     pub(crate) process: u32,
     pub(crate) scenario: String,
@@ -115,7 +115,7 @@ pub(crate) struct NodeDescription {
 }
 
 /// Writes one line.
-pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Result<()> {
+pub(crate) fn write_line<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(message).map_err(std::io::Error::other)?;
     line.push(b'\n');
     to.write_all(&line)?;
@@ -123,11 +123,11 @@ pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Re
 }
 
 /// Reads one line. The error is a message.
-pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
+pub(crate) fn read_line<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
     let mut line = Vec::new();
     let read = from
         .by_ref()
-        .take(LONGEST_LINE)
+        .take(MAX_LINE_BYTES)
         .read_until(b'\n', &mut line)
         .map_err(|error| error.to_string())?;
     match read {
@@ -138,8 +138,11 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T,
 }
 
 /// Sends a request to the lab behind `socket`. The error is a message.
-pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, question: Ask) -> Result<Answer<T>, String> {
+pub(crate) fn request<T: DeserializeOwned>(
+    socket: &Path,
+    question: LabRequest,
+) -> Result<LabResponse<T>, String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
-    say(&mut stream, &question).map_err(|error| error.to_string())?;
-    receive(&mut BufReader::new(stream))
+    write_line(&mut stream, &question).map_err(|error| error.to_string())?;
+    read_line(&mut BufReader::new(stream))
 }

@@ -18,24 +18,24 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Seconds between two steps.
-const STEP: usize = 20;
+const STEP_SECONDS: usize = 20;
 /// Correlation of a value with the one before.
-const MEMORY: f64 = 0.6;
+const CORRELATION: f64 = 0.6;
 
 /// Minimum, mean and maximum.
 #[derive(Debug, Clone, Copy)]
-struct Range {
+struct ValueRange {
     least: f64,
     mean: f64,
     greatest: f64,
 }
 
-const BOTTLENECK_MBIT: Range = Range {
+const BOTTLENECK_MBIT: ValueRange = ValueRange {
     least: 0.026,
     mean: 17.2,
     greatest: 28.5,
 };
-const RTT_MS: Range = Range {
+const RTT_MS: ValueRange = ValueRange {
     least: 119.0,
     mean: 157.0,
     greatest: 475.0,
@@ -61,7 +61,7 @@ pub fn write(seed: u64, steps: usize) -> String {
         let _ = writeln!(
             text,
             "{} s, {rate:.4} Mbit/s, {:.3} ms,",
-            index * STEP,
+            index * STEP_SECONDS,
             rtt / 2.0
         );
     }
@@ -69,13 +69,13 @@ pub fn write(seed: u64, steps: usize) -> String {
 }
 
 /// Returns a wandering series whose minimum, mean and maximum are exactly those of the range.
-fn series(random: &mut Xoshiro256PlusPlus, steps: usize, range: Range) -> Vec<f64> {
+fn series(random: &mut Xoshiro256PlusPlus, steps: usize, range: ValueRange) -> Vec<f64> {
     let mut state = 0.0;
     let wander: Vec<f64> = (0..steps)
         .map(|_| {
             // The sum of twelve uniform numbers is nearly normally distributed.
             let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
-            state = MEMORY * state + (1.0 - MEMORY * MEMORY).sqrt() * normal;
+            state = CORRELATION * state + (1.0 - CORRELATION * CORRELATION).sqrt() * normal;
             state
         })
         .collect();

@@ -181,12 +181,12 @@ pub struct ScenarioError {
 }
 
 /// Adds the failed operation to an I/O error.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T>;
+pub(crate) trait WhileDoing<T> {
+    fn while_doing(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T> {
+impl<T, E: Into<io::Error>> WhileDoing<T> for std::result::Result<T, E> {
+    fn while_doing(self, what: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| Error::System {
             doing: what(),
             source: error.into(),

@@ -24,8 +24,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::check::LinkCheck;
-use crate::control::{self, Answer, Ask, Description, Launch, NodeDescription};
-use crate::error::{Doing, Error, Result};
+use crate::control::{
+    self, LabDescription, LabRequest, LabResponse, LaunchRequest, NodeDescription,
+};
+use crate::error::{Error, Result, WhileDoing};
 use crate::namespace::Entrance;
 use crate::place;
 use crate::report::Report;
@@ -37,7 +39,7 @@ use crate::scenario::{Overrides, Scenario};
 /// Processes that still run in a node are then ended, too.
 #[derive(Debug)]
 pub struct Lab {
-    description: Description,
+    description: LabDescription,
     directory: PathBuf,
     /// The lab's process and its lifeline, if this program started it.
     owned: Option<(Child, Option<ChildStdin>)>,
@@ -83,13 +85,13 @@ impl Lab {
         place::check_name(name)?;
         let base = place::base()?;
         let directory = base.join(name);
-        match control::ask(&place::socket(&directory), Ask::Describe) {
-            Ok(Answer::Ok(description)) => Ok(Lab {
+        match control::request(&place::socket(&directory), LabRequest::Describe) {
+            Ok(LabResponse::Ok(description)) => Ok(Lab {
                 description,
                 directory,
                 owned: None,
             }),
-            Ok(Answer::Error(problem)) => Err(problem.into()),
+            Ok(LabResponse::Error(problem)) => Err(problem.into()),
             Err(_) => {
                 let up = place::labs(&base)?;
                 let others = if up.is_empty() {
@@ -177,7 +179,7 @@ impl Lab {
         command
             .env("WANBED_LAB", self.name())
             .env("WANBED_NODE", &node.name);
-        entrance.admit(&mut command);
+        entrance.start_inside(&mut command);
         Ok(command)
     }
 
@@ -186,7 +188,7 @@ impl Lab {
     /// # Errors
     /// [`Error::Daemon`] if the lab is gone; [`Error::Refused`] if a link has ended by itself.
     pub fn links(&self) -> Result<Report> {
-        self.ask(Ask::Links)
+        self.ask(LabRequest::Links)
     }
 
     /// Measures one direction of a link with probes of the lab, and compares it with the scenario.
@@ -195,7 +197,7 @@ impl Lab {
     /// # Errors
     /// As [`Lab::links`].
     pub fn check(&self, link: usize, forward: bool) -> Result<LinkCheck> {
-        self.ask(Ask::Check { link, forward })
+        self.ask(LabRequest::Check { link, forward })
     }
 
     /// Returns the links' names and their two ends, in the order of the scenario.
@@ -240,7 +242,7 @@ impl Lab {
     /// # Errors
     /// [`Error::Daemon`] if the lab was already gone.
     pub fn down(mut self) -> Result<Report> {
-        let report = self.ask(Ask::Down);
+        let report = self.ask(LabRequest::Down);
         self.end();
         report
     }
@@ -261,10 +263,10 @@ impl Lab {
             })
     }
 
-    fn ask<T: serde::de::DeserializeOwned>(&self, question: Ask) -> Result<T> {
-        match control::ask(&place::socket(&self.directory), question) {
-            Ok(Answer::Ok(value)) => Ok(value),
-            Ok(Answer::Error(problem)) => Err(problem.into()),
+    fn ask<T: serde::de::DeserializeOwned>(&self, question: LabRequest) -> Result<T> {
+        match control::request(&place::socket(&self.directory), question) {
+            Ok(LabResponse::Ok(value)) => Ok(value),
+            Ok(LabResponse::Error(problem)) => Err(problem.into()),
             Err(problem) => Err(self.gone(problem)),
         }
     }
@@ -300,7 +302,7 @@ fn launch(
     scenario: &Scenario,
     overrides: &Overrides,
     attached: bool,
-) -> Result<(Child, Description, PathBuf)> {
+) -> Result<(Child, LabDescription, PathBuf)> {
     // Mistakes in the scenario are returned as typed errors, before any process is started.
     scenario.resolve(overrides)?;
     let name = overrides.name.clone().unwrap_or_else(own_name);
@@ -323,8 +325,8 @@ fn launch(
     command.process_group(0); // a Ctrl-C is for whoever uses the lab, who then takes it down
     let mut child = command
         .spawn()
-        .doing(|| format!("starting {}", program.display()))?;
-    let request = Launch {
+        .while_doing(|| format!("starting {}", program.display()))?;
+    let request = LaunchRequest {
         scenario: scenario.clone(),
         overrides: overrides.clone(),
         name: name.clone(),
@@ -335,14 +337,14 @@ fn launch(
         // A process that ends at once breaks the pipe. Its output, or lack of it, says more than
         // that.
         (Some(input), Some(output)) => {
-            let _ = control::say(input, &request);
-            control::receive::<Answer<Description>>(&mut BufReader::new(output))
+            let _ = control::write_line(input, &request);
+            control::read_line::<LabResponse<LabDescription>>(&mut BufReader::new(output))
         }
         _ => Err("its pipes are missing".to_owned()),
     };
     let refused = match answer {
-        Ok(Answer::Ok(description)) => return Ok((child, description, directory)),
-        Ok(Answer::Error(problem)) => problem.into(),
+        Ok(LabResponse::Ok(description)) => return Ok((child, description, directory)),
+        Ok(LabResponse::Error(problem)) => problem.into(),
         Err(problem) => Error::Daemon { lab: name, problem },
     };
     drop(child.stdin.take());
@@ -373,7 +375,7 @@ pub(crate) fn program() -> Result<PathBuf> {
             )))
         };
     }
-    let this = std::env::current_exe().doing(|| "finding this program".to_owned())?;
+    let this = std::env::current_exe().while_doing(|| "finding this program".to_owned())?;
     if this.file_name() == Some(OsStr::new("wanbed")) {
         // Works even if the file was replaced by a new build meanwhile.
         return Ok(PathBuf::from("/proc/self/exe"));

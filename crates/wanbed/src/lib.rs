@@ -23,11 +23,11 @@ pub mod scenario;
 mod setup;
 pub mod spec;
 
-pub use awake::{Awake, stay_awake};
-pub use check::{Finding, LinkCheck, Verdict};
+pub use awake::{AwakeGuard, stay_awake};
+pub use check::{Finding, LinkCheck, LinkVerdict};
 pub use error::{Error, Result, ScenarioError};
 pub use lab::{Lab, become_command, exit_code};
 pub use machine::CpuUse;
 pub use namespace::end_with_parent;
 pub use report::{LinkReport, Report};
-pub use scenario::{Backend, Network, Overrides, Scenario, Setting};
+pub use scenario::{Backend, Overrides, Scenario, ScenarioNetwork, Setting};

@@ -35,7 +35,7 @@ pub(crate) use jitter::{
 };
 pub use packet::PacketPort;
 pub use port::Port;
-pub use report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
+pub use report::{DirectionSnapshot, LagPercentiles, LinkSnapshot, Scheduling};
 pub(crate) use schedule::least_delay;
 pub use tun::TunPort;
 

@@ -18,14 +18,14 @@ use std::thread;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::UnshareFlags;
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result, WhileDoing};
 
-type Job = Box<dyn FnOnce() + Send>;
+type NodeJob = Box<dyn FnOnce() + Send>;
 
 /// The thread that holds a node's network and mount namespaces, and runs jobs inside them.
 #[derive(Debug)]
 pub(crate) struct NodeThread {
-    jobs: Sender<Job>,
+    jobs: Sender<NodeJob>,
     thread_id: i32,
 }
 
@@ -33,12 +33,12 @@ impl NodeThread {
     /// Creates new namespaces, with `hosts` as their `/etc/hosts`. `scratch` is an empty directory
     /// for temporary mounts.
     pub(crate) fn start(node: &str, hosts: String, scratch: &Path) -> Result<Self> {
-        let (jobs, inbox): (Sender<Job>, Receiver<Job>) = channel();
+        let (jobs, inbox): (Sender<NodeJob>, Receiver<NodeJob>) = channel();
         let (ready, started) = channel();
         let scratch = scratch.to_owned();
         let body = move || {
-            let made =
-                isolate(&hosts, &scratch).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            let made = leave_namespaces(&hosts, &scratch)
+                .map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             let good = made.is_ok();
             let _ = ready.send(made);
             if good {
@@ -49,7 +49,7 @@ impl NodeThread {
         thread::Builder::new()
             .name(format!("node {node}"))
             .spawn(body)
-            .doing(|| format!("node {node}: starting its thread"))?;
+            .while_doing(|| format!("node {node}: starting its thread"))?;
         let thread_id = started.recv().map_err(|_| Error::System {
             doing: format!("node {node}: making its namespaces"),
             source: io::Error::other("its thread died"),
@@ -82,7 +82,7 @@ impl NodeThread {
 }
 
 /// Leaves the process's namespaces, for this thread only.
-fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
+fn leave_namespaces(hosts: &str, scratch: &Path) -> Result<()> {
     // SAFETY: a new network and mount namespace (with a file-system context of the thread's own)
     // leaves every file descriptor as it is; nothing else in the process relies on this thread's.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS) }
@@ -91,8 +91,8 @@ fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
-    .doing(|| "making a node's mounts private".to_owned())?;
-    private_names(hosts, scratch).doing(|| "giving a node its own /etc/hosts".to_owned())
+    .while_doing(|| "making a node's mounts private".to_owned())?;
+    private_names(hosts, scratch).while_doing(|| "giving a node its own /etc/hosts".to_owned())
 }
 
 /// Mounts a private file over `/etc/hosts`, and an empty one over `/etc/resolv.conf`. An unknown
@@ -166,7 +166,7 @@ impl Entrance {
     }
 
     /// Makes `command` start in the namespaces, in the working directory of the caller.
-    pub(crate) fn admit(self, command: &mut Command) {
+    pub(crate) fn start_inside(self, command: &mut Command) {
         let enter = move || {
             let mut directory = [0_u8; 4096];
             // SAFETY: the kernel writes at most the buffer's length, including the NUL.

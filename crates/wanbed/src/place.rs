@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result, WhileDoing};
 
 const SOCKET: &str = "control";
 const LONGEST_NAME: usize = 64;
@@ -25,12 +25,12 @@ pub(crate) fn base() -> Result<PathBuf> {
         Some(directory) if owner(&directory) == Some(user) => directory.join("wanbed"),
         _ => PathBuf::from(format!("/tmp/wanbed-{user}")),
     };
-    own(&path)?;
+    check_owner(&path)?;
     Ok(path)
 }
 
 /// Refuses a directory that belongs to another user.
-fn own(path: &Path) -> Result<()> {
+fn check_owner(path: &Path) -> Result<()> {
     let user = rustix::process::geteuid().as_raw();
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -53,7 +53,7 @@ fn owner(path: &Path) -> Option<u32> {
 fn private_directory(path: &Path) -> Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(error).doing(|| format!("making {}", path.display()))
+            Err(error).while_doing(|| format!("making {}", path.display()))
         }
         _ => Ok(()),
     }
@@ -77,12 +77,12 @@ pub(crate) fn socket(directory: &Path) -> PathBuf {
 
 /// A lab's directory, claimed for this process.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct LabClaim {
     pub(crate) directory: PathBuf,
     lock: File,
 }
 
-impl Claim {
+impl LabClaim {
     /// Claims the name, and removes what a crashed lab left under it.
     pub(crate) fn new(base: &Path, name: &str) -> Result<Self> {
         check_name(name)?;
@@ -91,9 +91,9 @@ impl Claim {
         // continue forever.
         loop {
             private_directory(base)?;
-            own(base)?;
+            check_owner(base)?;
             let made = private_directory(&directory).and_then(|()| {
-                File::open(&directory).doing(|| format!("opening {}", directory.display()))
+                File::open(&directory).while_doing(|| format!("opening {}", directory.display()))
             });
             let lock = match made {
                 Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -108,10 +108,10 @@ impl Claim {
             // a directory that is gone.
             let held = lock
                 .metadata()
-                .doing(|| format!("reading {}", directory.display()))?;
+                .while_doing(|| format!("reading {}", directory.display()))?;
             if std::fs::symlink_metadata(&directory).is_ok_and(|found| found.ino() == held.ino()) {
                 let _ = std::fs::remove_file(socket(&directory));
-                return Ok(Claim { directory, lock });
+                return Ok(LabClaim { directory, lock });
             }
         }
     }
@@ -123,7 +123,7 @@ impl Claim {
 }
 
 /// Removes a lab's directory, and the directory of labs after the last of them.
-pub(crate) fn sweep(directory: &Path) {
+pub(crate) fn remove_lab(directory: &Path) {
     let _ = std::fs::remove_file(socket(directory));
     let _ = std::fs::remove_dir(directory);
     if let Some(base) = directory.parent() {
@@ -143,11 +143,11 @@ pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let entries = match std::fs::read_dir(base) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
-        entries => entries.doing(|| format!("reading {}", base.display()))?,
+        entries => entries.while_doing(|| format!("reading {}", base.display()))?,
     };
     for entry in entries {
         let path = entry
-            .doing(|| format!("reading {}", base.display()))?
+            .while_doing(|| format!("reading {}", base.display()))?
             .path();
         let Some(name) = path
             .file_name()
@@ -160,7 +160,7 @@ pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
             continue;
         };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            sweep(&path);
+            remove_lab(&path);
         } else if socket(&path).exists() {
             names.push(name);
         }
@@ -176,19 +176,19 @@ mod tests {
     #[test]
     fn a_name_is_taken_until_its_holder_is_gone() {
         let base = tempfile::tempdir().unwrap();
-        let first = Claim::new(base.path(), "lab").unwrap();
+        let first = LabClaim::new(base.path(), "lab").unwrap();
         assert!(matches!(
-            Claim::new(base.path(), "lab"),
+            LabClaim::new(base.path(), "lab"),
             Err(Error::NameTaken(_))
         ));
         let reaper = first.lock().unwrap();
         drop(first);
         assert!(
-            matches!(Claim::new(base.path(), "lab"), Err(Error::NameTaken(_))),
+            matches!(LabClaim::new(base.path(), "lab"), Err(Error::NameTaken(_))),
             "the reaper still holds it"
         );
         drop(reaper);
-        assert!(Claim::new(base.path(), "lab").is_ok());
+        assert!(LabClaim::new(base.path(), "lab").is_ok());
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let crashed = base.path().join("crashed");
         std::fs::create_dir(&crashed).unwrap();
         std::fs::write(socket(&crashed), "").unwrap();
-        let alive = Claim::new(base.path(), "alive").unwrap();
+        let alive = LabClaim::new(base.path(), "alive").unwrap();
         std::fs::write(socket(&alive.directory), "").unwrap();
         assert_eq!(labs(base.path()).unwrap(), ["alive"]);
         assert!(!crashed.exists());

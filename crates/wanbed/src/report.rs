@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::link::Snapshot;
+use crate::link::LinkSnapshot;
 use crate::machine::CpuUse;
 
 /// Maximum share of stolen CPU time of a valid run.
@@ -52,7 +52,7 @@ pub struct LinkReport {
     pub lag_limit_us: u64,
     /// Counters of the link.
     #[serde(flatten)]
-    pub counters: Snapshot,
+    pub counters: LinkSnapshot,
 }
 
 /// Returns the lag limit of a link whose shortest control loop has this round trip.
@@ -182,10 +182,10 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{DirectionSnapshot, Lag, Scheduling};
+    use crate::link::{DirectionSnapshot, LagPercentiles, Scheduling};
 
     fn link(rtt: f64, forward: DirectionSnapshot) -> LinkReport {
-        let counters = Snapshot {
+        let counters = LinkSnapshot {
             link: "wan".into(),
             seconds: 1.0,
             scheduling: Scheduling::Ordinary,
@@ -204,9 +204,9 @@ mod tests {
     #[test]
     fn the_gate_lets_a_quiet_run_pass() {
         let late = DirectionSnapshot {
-            lag: Lag {
+            lag: LagPercentiles {
                 p99: 4_999,
-                ..Lag::default()
+                ..LagPercentiles::default()
             },
             drops_loss: 9,
             drops_queue: 9,
@@ -256,9 +256,9 @@ mod tests {
             ),
             (
                 DirectionSnapshot {
-                    lag: Lag {
+                    lag: LagPercentiles {
                         p99: 5_001,
-                        ..Lag::default()
+                        ..LagPercentiles::default()
                     },
                     ..Default::default()
                 },

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::scenario::{Network, PinnedRoute, PortRange};
+use crate::scenario::{PinnedRoute, PortRange, ScenarioNetwork};
 
 /// First routing table; those below are the kernel's own, or may be used by a person inside a node.
 const FIRST_TABLE: u32 = 1000;
@@ -36,7 +36,7 @@ pub(crate) struct PinnedHop {
 }
 
 /// Returns the routes of every node.
-pub(crate) fn tables(network: &Network) -> Vec<NodeRoutes> {
+pub(crate) fn tables(network: &ScenarioNetwork) -> Vec<NodeRoutes> {
     let mut routes: Vec<NodeRoutes> = (0..network.nodes.len())
         .map(|node| NodeRoutes {
             main: first_links(network, node),
@@ -66,7 +66,7 @@ pub(crate) fn tables(network: &Network) -> Vec<NodeRoutes> {
 }
 
 /// Returns the single link with the shortest delay from one node to another.
-pub(crate) fn shortest_link(network: &Network, from: usize, to: usize) -> Option<usize> {
+pub(crate) fn shortest_link(network: &ScenarioNetwork, from: usize, to: usize) -> Option<usize> {
     let joins = |&index: &usize| {
         let link = &network.links[index];
         (link.a == from && link.b == to) || (link.a == to && link.b == from)
@@ -77,7 +77,7 @@ pub(crate) fn shortest_link(network: &Network, from: usize, to: usize) -> Option
 }
 
 /// Returns the one-way delay of a link for a packet that enters it at `from`.
-fn delay(network: &Network, link: usize, from: usize) -> Duration {
+fn delay(network: &ScenarioNetwork, link: usize, from: usize) -> Duration {
     let link = &network.links[link];
     if link.a == from {
         link.spec.forward.delay
@@ -88,7 +88,7 @@ fn delay(network: &Network, link: usize, from: usize) -> Duration {
 
 /// Finds the first link of the shortest path to every reachable node (Dijkstra). Of equal delays
 /// the path with fewer links wins, then the link that is first in the scenario.
-fn first_links(network: &Network, source: usize) -> Vec<(usize, usize)> {
+fn first_links(network: &ScenarioNetwork, source: usize) -> Vec<(usize, usize)> {
     let mut first: Vec<Option<usize>> = vec![None; network.nodes.len()];
     let mut done = vec![false; network.nodes.len()];
     let mut queue = BinaryHeap::from([Reverse((Duration::ZERO, 0_usize, usize::MAX, source))]);
@@ -120,21 +120,21 @@ fn first_links(network: &Network, source: usize) -> Vec<(usize, usize)> {
 }
 
 /// Shortest paths of every node, computed once.
-pub(crate) struct Ways<'a> {
-    network: &'a Network,
+pub(crate) struct ShortestPaths<'a> {
+    network: &'a ScenarioNetwork,
     /// First link, by source and destination.
     first: Vec<Vec<Option<usize>>>,
 }
 
-impl<'a> Ways<'a> {
-    pub(crate) fn of(network: &'a Network) -> Self {
+impl<'a> ShortestPaths<'a> {
+    pub(crate) fn compute(network: &'a ScenarioNetwork) -> Self {
         let mut first = vec![vec![None; network.nodes.len()]; network.nodes.len()];
         for (source, row) in first.iter_mut().enumerate() {
             for (node, link) in first_links(network, source) {
                 row[node] = Some(link);
             }
         }
-        Ways { network, first }
+        ShortestPaths { network, first }
     }
 
     /// Returns the links that a node's own packets to another one cross. A pinned route without
@@ -203,7 +203,7 @@ impl<'a> Ways<'a> {
     /// Returns true if connections begin or end at this node: it relays them, or it is the end of a
     /// route or of the network. A node that is not a relay in this run is no host.
     fn is_host(&self, node: usize) -> bool {
-        let Network {
+        let ScenarioNetwork {
             nodes,
             links,
             routes,
@@ -252,13 +252,13 @@ mod tests {
         cd = { ends = ["c", "d"], delay = "2 ms", rate = "1 Gbit/s" }
     "#;
 
-    fn network(text: &str) -> Network {
+    fn network(text: &str) -> ScenarioNetwork {
         Scenario::from_text("square.toml", text)
             .resolve(&Overrides::default())
             .unwrap()
     }
 
-    fn names(network: &Network, links: &[usize]) -> Vec<String> {
+    fn names(network: &ScenarioNetwork, links: &[usize]) -> Vec<String> {
         links
             .iter()
             .map(|&link| network.links[link].spec.name.clone())
@@ -269,11 +269,17 @@ mod tests {
     fn the_shortest_way_is_by_delay_not_by_hops() {
         let network = network(SQUARE);
         assert_eq!(
-            names(&network, &Ways::of(&network).path(0, 3).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(0, 3).unwrap()
+            ),
             ["ab", "bc", "cd"]
         );
         assert_eq!(
-            names(&network, &Ways::of(&network).path(3, 0).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(3, 0).unwrap()
+            ),
             ["cd", "bc", "ab"]
         );
     }
@@ -282,11 +288,17 @@ mod tests {
     fn routes_avoid_hosts_that_do_not_forward() {
         let network = network(&SQUARE.replace("[nodes.b]", "[nodes.b]\nforwards = false"));
         assert_eq!(
-            names(&network, &Ways::of(&network).path(0, 3).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(0, 3).unwrap()
+            ),
             ["ac", "cd"]
         );
         assert_eq!(
-            names(&network, &Ways::of(&network).path(0, 1).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(0, 1).unwrap()
+            ),
             ["ab"]
         );
     }
@@ -298,11 +310,17 @@ mod tests {
             r#""53 ms", backward = { delay = "5 ms" }, rate"#,
         ));
         assert_eq!(
-            names(&network, &Ways::of(&network).path(0, 2).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(0, 2).unwrap()
+            ),
             ["ab", "bc"]
         );
         assert_eq!(
-            names(&network, &Ways::of(&network).path(2, 0).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(2, 0).unwrap()
+            ),
             ["ac"]
         );
     }
@@ -324,7 +342,10 @@ mod tests {
         assert_eq!(hop(2), [(Some(0), 3, 3), (Some(3), 0, 2)]);
         assert_eq!(hop(3), [(None, 0, 3)]);
         assert_eq!(
-            names(&network, &Ways::of(&network).path(0, 3).unwrap()),
+            names(
+                &network,
+                &ShortestPaths::compute(&network).path(0, 3).unwrap()
+            ),
             ["ac", "cd"]
         );
     }
@@ -349,8 +370,8 @@ mod tests {
         );
     }
 
-    fn loops(network: &Network) -> Vec<u128> {
-        let loops = Ways::of(network).shortest_loops();
+    fn loops(network: &ScenarioNetwork) -> Vec<u128> {
+        let loops = ShortestPaths::compute(network).shortest_loops();
         loops.iter().map(Duration::as_millis).collect()
     }
 

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result, WhileDoing};
 use crate::route::{NodeRoutes, PinnedHop};
-use crate::scenario::{Network, Node};
+use crate::scenario::{Node, ScenarioNetwork};
 
 /// Hardware address of every node's end of a veth pair. With ARP off a device answers to its own
 /// address, and a link has only two ends.
@@ -97,7 +97,7 @@ pub(crate) enum DeviceKind {
 
 /// Returns the lines for `ip -batch` inside a node, after its devices exist.
 pub(crate) fn node_lines(
-    network: &Network,
+    network: &ScenarioNetwork,
     index: usize,
     routes: &NodeRoutes,
     device: DeviceKind,
@@ -140,7 +140,7 @@ pub(crate) fn node_lines(
     lines
 }
 
-fn rule(network: &Network, hop: &PinnedHop) -> String {
+fn rule(network: &ScenarioNetwork, hop: &PinnedHop) -> String {
     // `iif lo` matches what a node sends itself; its packets may be routed before they have a
     // source address.
     let source = hop.from.map_or("iif lo".to_owned(), |from| {
@@ -178,7 +178,7 @@ pub(crate) fn batch(program: &'static str, node: &str, lines: &[String]) -> Resu
         .map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
     let output = child
         .wait_with_output()
-        .doing(|| format!("waiting for {program}"))?;
+        .while_doing(|| format!("waiting for {program}"))?;
     if output.status.success() && written.is_ok() {
         return Ok(());
     }

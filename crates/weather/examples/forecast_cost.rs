@@ -5,7 +5,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use longhaul_weather::forecast::{Detail, Moment, Quantity, Sample, Series};
+use longhaul_weather::forecast::{
+    ForecastQuantity, MomentMicros, Series, SeriesDetail, SeriesSample,
+};
 
 /// Number of series: as in a large installation, and more than fit into a processor's cache.
 const SERIES: usize = 2_000;
@@ -14,9 +16,9 @@ const SAMPLES: usize = 500;
 
 fn main() {
     println!("detail   bytes a series   100,000 series   ns a sample   ns a forecast");
-    for detail in [Detail::Compact, Detail::Full] {
+    for detail in [SeriesDetail::Compact, SeriesDetail::Full] {
         let mut all: Vec<Series> = (0..SERIES)
-            .map(|_| Series::new(Quantity::Rate, detail))
+            .map(|_| Series::new(ForecastQuantity::Rate, detail))
             .collect();
         let start = Instant::now();
         for step in 0..SAMPLES {
@@ -25,8 +27,8 @@ fn main() {
                 let mixed = (step * SERIES + index) as u64;
                 let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
                 let value = 64e6 + 128e6 * ((mixed >> 40) as f64 / f64::from(1 << 24));
-                let at = step as Moment * 1_000_000;
-                if let Err(rejected) = series.observe(Sample::exact(at, value)) {
+                let at = step as MomentMicros * 1_000_000;
+                if let Err(rejected) = series.observe(SeriesSample::exact(at, value)) {
                     eprintln!("a sample was refused: {rejected}");
                     return;
                 }

@@ -5,12 +5,12 @@
 use std::time::Instant;
 
 use longhaul_weather::Quantiles;
-use longhaul_weather::route::candidates::Scratch;
-use longhaul_weather::route::choice::{Chooser, Policy, Request};
-use longhaul_weather::route::explore::Account;
-use longhaul_weather::route::map::{HopForecast, Map, Node};
-use longhaul_weather::route::table::{all_direct, choices};
-use longhaul_weather::route::trust::Outcomes;
+use longhaul_weather::route::candidates::SearchScratch;
+use longhaul_weather::route::choice::{Chooser, Policy, RouteRequest};
+use longhaul_weather::route::explore::ExplorationAccount;
+use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
+use longhaul_weather::route::table::{all_direct, class_choices};
+use longhaul_weather::route::trust::TransferOutcomes;
 use longhaul_weather::route::{NodeId, Transfer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -48,7 +48,7 @@ fn main() {
             )
         })
         .collect();
-    let mut map = Map::new(
+    let mut map = RouteMap::new(
         vec![
             Node {
                 window: Some(4 << 20),
@@ -76,8 +76,8 @@ fn main() {
     println!(
         "{sites} sites, {} directed hops, {} bytes each, {:.1} MB in all",
         map.hops(),
-        Map::BYTES_PER_HOP,
-        map.memory() as f64 / 1e6
+        RouteMap::BYTES_PER_HOP,
+        map.memory_bytes() as f64 / 1e6
     );
 
     let start = Instant::now();
@@ -89,21 +89,21 @@ fn main() {
         start.elapsed().as_secs_f64()
     );
     let start = Instant::now();
-    map.rank_all();
+    map.update_all_rankings();
     println!(
         "full recomputation of what routes are ranked by: {:.3} s",
         start.elapsed().as_secs_f64()
     );
 
-    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let (outcomes, policy) = (TransferOutcomes::default(), Policy::default());
     let mut chooser = Chooser::new(&map, &outcomes, &policy);
-    chooser.scratch = Scratch::default();
-    let asked: Vec<Request> = (0..requests)
+    chooser.scratch = SearchScratch::default();
+    let asked: Vec<RouteRequest> = (0..requests)
         .map(|_| {
             let (from, to) = pairs[random.random_range(0..pairs.len())];
             let bytes = (65_536.0 * 65_536f64.powf(random.random_range(0.0..1.0))) as u64;
             let transfer = Transfer { bytes, streams: 16 };
-            Request {
+            RouteRequest {
                 from,
                 to,
                 transfer,
@@ -118,7 +118,7 @@ fn main() {
         .iter()
         .filter(|request| {
             !chooser
-                .choose(request, None, &Account::default())
+                .choose(request, None, &ExplorationAccount::default())
                 .via
                 .is_direct()
         })
@@ -130,10 +130,10 @@ fn main() {
     );
 
     let start = Instant::now();
-    let destinations: Vec<NodeId> = map.leaving(NodeId(0)).map(|(_, to)| to).collect();
+    let destinations: Vec<NodeId> = map.hops_leaving(NodeId(0)).map(|(_, to)| to).collect();
     let made = destinations
         .iter()
-        .filter(|to| !all_direct(&choices(&mut chooser, NodeId(0), **to, 16, 60.0)))
+        .filter(|to| !all_direct(&class_choices(&mut chooser, NodeId(0), **to, 16, 60.0)))
         .count();
     println!(
         "a client's table of {} destinations: {:.3} s, {made} by depots",

@@ -34,17 +34,17 @@ mod series;
 mod share;
 mod windows;
 
-pub use band::{Band, LEVELS, Tails};
-pub use best::{BestByPastError, Error};
+pub use band::{Band, BandLimits, QUANTILE_LEVELS};
+pub use best::{BestByPastError, ErrorMeasure};
 pub use coverage::Coverage;
-pub use family::{Expert, Family};
+pub use family::{Expert, PredictorFamily};
 pub use predictor::{
     AdaptiveMean, AdaptiveMedian, ExponentialSmoothing, LastValue, Predictor, RunningMean,
     SlidingMean, SlidingMedian, Trend, TrimmedMean,
 };
-pub use promise::{Ending, Ledger, NotScored, Report};
-pub use quantity::Quantity;
-pub use sample::{Bound, Moment, Rejected, Sample};
-pub use series::{Detail, Forecast, HORIZONS, Series};
+pub use promise::{CopyEnding, PromiseLedger, PromiseReport, ScoreError};
+pub use quantity::ForecastQuantity;
+pub use sample::{MomentMicros, SampleBound, SampleRejection, SeriesSample};
+pub use series::{HORIZONS, Series, SeriesDetail, SeriesForecast};
 pub use share::FixedShare;
 pub use windows::Windows;

@@ -57,13 +57,13 @@ impl NodeId {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(try_from = "Vec<NodeId>", into = "Vec<NodeId>")]
-pub struct Via {
+pub struct RouteDepots {
     count: u8,
     /// Elements from `count` on are zero, so that equal routes compare equal.
     depots: [u32; MAX_DEPOTS],
 }
 
-impl Via {
+impl RouteDepots {
     /// The direct route.
     pub const DIRECT: Self = Self {
         count: 0,
@@ -76,13 +76,13 @@ impl Via {
     pub fn new(depots: &[NodeId]) -> Option<Self> {
         depots
             .iter()
-            .try_fold(Self::DIRECT, |via, depot| via.and_then(*depot))
+            .try_fold(Self::DIRECT, |via, depot| via.with_depot(*depot))
     }
 
     /// Returns this route with one more depot at its end. Returns `None` if there are three
     /// already, or it repeats.
     #[must_use]
-    pub fn and_then(mut self, depot: NodeId) -> Option<Self> {
+    pub fn with_depot(mut self, depot: NodeId) -> Option<Self> {
         if self.passes(depot) {
             return None;
         }
@@ -146,18 +146,18 @@ impl Via {
 /// Depots that do not form a route: more than three, or one twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a route has at most {MAX_DEPOTS} depots, each of them once")]
-pub struct NoRoute;
+pub struct InvalidRoute;
 
-impl TryFrom<Vec<NodeId>> for Via {
-    type Error = NoRoute;
+impl TryFrom<Vec<NodeId>> for RouteDepots {
+    type Error = InvalidRoute;
 
-    fn try_from(depots: Vec<NodeId>) -> Result<Self, NoRoute> {
-        Self::new(&depots).ok_or(NoRoute)
+    fn try_from(depots: Vec<NodeId>) -> Result<Self, InvalidRoute> {
+        Self::new(&depots).ok_or(InvalidRoute)
     }
 }
 
-impl From<Via> for Vec<NodeId> {
-    fn from(via: Via) -> Self {
+impl From<RouteDepots> for Vec<NodeId> {
+    fn from(via: RouteDepots) -> Self {
         via.depots().collect()
     }
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use longhaul_weather::Quantiles;
-use longhaul_weather::route::map::{HopForecast, Map, Node};
-use longhaul_weather::route::model::Control;
-use longhaul_weather::route::{NodeId, Transfer, Via};
+use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
+use longhaul_weather::route::model::CongestionModel;
+use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
 use serde_json::Value;
 
 /// Payload share of a packet of 1500 bytes.
@@ -25,7 +25,7 @@ struct Setting {
     depots: Vec<Link>,
     /// Buffers of the ends, in bytes; the depots' are larger than any window here.
     window: u64,
-    control: Control,
+    control: CongestionModel,
 }
 
 fn setting(name: &str) -> Option<Setting> {
@@ -37,7 +37,7 @@ fn setting(name: &str) -> Option<Setting> {
             (39.0, 1.3e-3 * 19.5 / 61.0, 155.0),
         ],
         window,
-        control: Control::Reno,
+        control: CongestionModel::Reno,
     };
     let mnemonic = |lan: f64, wan: f64, window, control| Setting {
         direct: (2.0 * lan + wan, 2e-5, 1000.0),
@@ -55,23 +55,23 @@ fn setting(name: &str) -> Option<Setting> {
                 (2.3, 8.2e-4 * 1.15 / 38.65, 155.0),
             ],
             window: 8 << 20,
-            control: Control::Reno,
+            control: CongestionModel::Reno,
         },
         "lsl-ucsd-utk" => lsl_2(8 << 20),
         "lsl-ucsd-utk-64k" => lsl_2(UNTUNED),
-        "mnemonic-10-50-10-64k" => mnemonic(10.0, 50.0, UNTUNED, Control::Reno),
-        "mnemonic-25-100-25-64k" => mnemonic(25.0, 100.0, UNTUNED, Control::Reno),
-        "mnemonic-10-50-10-reno" => mnemonic(10.0, 50.0, LARGE, Control::Reno),
-        "mnemonic-10-50-10-cubic" => mnemonic(10.0, 50.0, LARGE, Control::Cubic),
-        "mnemonic-10-50-10-bbr" => mnemonic(10.0, 50.0, LARGE, Control::Bbr),
-        "mnemonic-25-100-25-reno" => mnemonic(25.0, 100.0, LARGE, Control::Reno),
-        "mnemonic-25-100-25-cubic" => mnemonic(25.0, 100.0, LARGE, Control::Cubic),
-        "mnemonic-25-100-25-bbr" => mnemonic(25.0, 100.0, LARGE, Control::Bbr),
+        "mnemonic-10-50-10-64k" => mnemonic(10.0, 50.0, UNTUNED, CongestionModel::Reno),
+        "mnemonic-25-100-25-64k" => mnemonic(25.0, 100.0, UNTUNED, CongestionModel::Reno),
+        "mnemonic-10-50-10-reno" => mnemonic(10.0, 50.0, LARGE, CongestionModel::Reno),
+        "mnemonic-10-50-10-cubic" => mnemonic(10.0, 50.0, LARGE, CongestionModel::Cubic),
+        "mnemonic-10-50-10-bbr" => mnemonic(10.0, 50.0, LARGE, CongestionModel::Bbr),
+        "mnemonic-25-100-25-reno" => mnemonic(25.0, 100.0, LARGE, CongestionModel::Reno),
+        "mnemonic-25-100-25-cubic" => mnemonic(25.0, 100.0, LARGE, CongestionModel::Cubic),
+        "mnemonic-25-100-25-bbr" => mnemonic(25.0, 100.0, LARGE, CongestionModel::Bbr),
         "clean-long" => Setting {
             direct: (120.0, 0.0, 155.0),
             depots: vec![(60.0, 0.0, 155.0), (60.0, 0.0, 155.0)],
             window: LARGE,
-            control: Control::Cubic,
+            control: CongestionModel::Cubic,
         },
         _ => return None,
     })
@@ -103,7 +103,7 @@ fn expected(setting: &Setting, by_depots: bool, transfer: &Transfer) -> Quantile
     let pairs: Vec<(NodeId, NodeId)> = (0..last)
         .map(|node| (NodeId(node), NodeId(node + 1)))
         .collect();
-    let mut map = Map::new(nodes.collect(), &pairs);
+    let mut map = RouteMap::new(nodes.collect(), &pairs);
     for ((from, to), (rtt, loss, rate)) in pairs.iter().zip(&links) {
         let known = HopForecast {
             rtt: Quantiles::exactly(rtt / 1e3),
@@ -116,7 +116,7 @@ fn expected(setting: &Setting, by_depots: bool, transfer: &Transfer) -> Quantile
         assert!(map.update(hop, &known));
     }
     let depots: Vec<NodeId> = (1..last).map(NodeId).collect();
-    let via = Via::new(&depots).unwrap();
+    let via = RouteDepots::new(&depots).unwrap();
     map.expected(NodeId(0), &via, NodeId(last), transfer, 0.0)
         .unwrap()
         .time

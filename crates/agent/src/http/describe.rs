@@ -18,15 +18,15 @@ const SIGN_IN: &str = "/api/v1/session";
 
 /// Path where jobs are submitted, and the operations on a job by the number in the answer.
 const SUBMIT: &str = "/api/v1/jobs";
-const OF_A_JOB: [&str; 7] = [
+const JOB_OPERATIONS: [&str; 7] = [
     "job", "forget", "pause", "resume", "cancel", "retry", "report",
 ];
 
 /// Adds the methods of authentication, the links from a submitted job, and the formats of names and
 /// numbers.
-pub(super) struct Common;
+pub(super) struct CommonParts;
 
-impl Modify for Common {
+impl Modify for CommonParts {
     fn modify(&self, description: &mut OpenApi) {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
@@ -63,7 +63,7 @@ impl Modify for Common {
                 });
                 for parameter in operation.parameters.iter_mut().flatten() {
                     if let RefOr::T(parameter) = parameter {
-                        say_of_path(parameter);
+                        describe_path(parameter);
                     }
                 }
             }
@@ -86,7 +86,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     all.into_iter().flatten()
 }
 
-fn say_of_path(parameter: &mut Parameter) {
+fn describe_path(parameter: &mut Parameter) {
     let example: serde_json::Value = match (&parameter.parameter_in, &parameter.name[..]) {
         (ParameterIn::Path, "id") => 1.into(),
         (ParameterIn::Path, "name") => "store".into(),
@@ -104,7 +104,7 @@ fn say_of_path(parameter: &mut Parameter) {
 fn link_jobs(submit: &mut Operation) {
     for response in ["200", "201"] {
         if let Some(RefOr::T(response)) = submit.responses.responses.get_mut(response) {
-            for operation in OF_A_JOB {
+            for operation in JOB_OPERATIONS {
                 let link = Link::builder()
                     .operation_id(operation)
                     .parameter("id", "$response.body#/id")

@@ -8,13 +8,13 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use longhaul_api::Problem;
-use longhaul_api::problem::Asked;
+use longhaul_api::problem::QueryParams;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Service;
+use super::ApiState;
 use crate::model::{JobParts, Progress};
 
 /// Number of events that wait for a slow reader. While they wait, the store is not queried.
@@ -22,7 +22,7 @@ const MAX_WAITING_EVENTS: usize = 64;
 /// Interval between progress events, and between checks for other agents' changes.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of jobs that are read from the store at a time.
-const CHANGES_AT_ONCE: i64 = 100;
+const CHANGE_BATCH: i64 = 100;
 
 /// Progress of a running job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -57,9 +57,9 @@ pub(super) struct EventsQuery {
     )
 )]
 pub(super) async fn events(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     headers: HeaderMap,
-    Asked(query): Asked<EventsQuery>,
+    QueryParams(query): QueryParams<EventsQuery>,
 ) -> Result<Response, Problem> {
     let last_id = headers
         .get("last-event-id")
@@ -76,7 +76,7 @@ pub(super) async fn events(
 
 /// Sends events until the reader disconnects or the service ends.
 async fn send(
-    mut service: Service,
+    mut service: ApiState,
     mut after: i64,
     sender: mpsc::Sender<Result<Event, Infallible>>,
 ) {
@@ -89,13 +89,13 @@ async fn send(
         while let Ok(jobs) = service
             .agent
             .store()
-            .changed_since(after, CHANGES_AT_ONCE)
+            .changed_since(after, CHANGE_BATCH)
             .await
         {
             let Some(last_change) = jobs.last().map(|last| last.change) else {
                 break;
             };
-            let Ok(jobs) = service.agent.all_shown(jobs).await else {
+            let Ok(jobs) = service.agent.describe_jobs(jobs).await else {
                 break;
             };
             after = last_change;
@@ -132,7 +132,7 @@ async fn send(
 }
 
 /// Returns the progress of jobs that run here, and of split jobs that run anywhere.
-async fn progress_of(service: &Service) -> Vec<JobProgress> {
+async fn progress_of(service: &ApiState) -> Vec<JobProgress> {
     let here = service
         .agent
         .running()

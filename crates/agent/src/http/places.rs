@@ -5,15 +5,17 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
-use longhaul_api::authorized_keys::Role;
-use longhaul_api::problem::{Asked, Body, Named};
+use longhaul_api::authorized_keys::KeyRole;
+use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
-use super::Service;
-use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind, PlaceRoot};
+use super::ApiState;
+use crate::places::{
+    FilePage, Place, PlaceAnswer, PlaceChange, PlaceError, PlaceErrorKind, PlaceRoot,
+};
 
 /// Maximum time for an answer from a place. A login through a jump host takes seconds, the removal
 /// of a large directory longer.
@@ -36,7 +38,7 @@ impl From<PlaceError> for Problem {
 }
 
 /// Waits for a place, with a time limit.
-async fn answered<T>(answer: Answer<'_, T>) -> Result<T, PlaceError> {
+async fn with_timeout<T>(answer: PlaceAnswer<'_, T>) -> Result<T, PlaceError> {
     timeout(PLACE_TIMEOUT, answer).await.unwrap_or_else(|_| {
         Err(PlaceError {
             kind: PlaceErrorKind::Unreachable,
@@ -64,7 +66,7 @@ pub struct PlaceList {
     )
 )]
 pub(super) async fn places(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<PlaceList>, Problem> {
     let mut items = service.agent.settings().places.clone();
@@ -84,10 +86,10 @@ pub(super) async fn places(
     )
 )]
 pub(super) async fn put(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
-    Body(root): Body<PlaceRoot>,
+    PathParams(name): PathParams<String>,
+    JsonBody(root): JsonBody<PlaceRoot>,
 ) -> Result<Json<Place>, Problem> {
     let place = Place::new(&name, &root.root)
         .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()))?;
@@ -116,9 +118,9 @@ pub(super) async fn put(
     )
 )]
 pub(super) async fn remove(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<StatusCode, Problem> {
     match service
         .agent
@@ -127,11 +129,11 @@ pub(super) async fn remove(
         .await?
     {
         true => Ok(StatusCode::NO_CONTENT),
-        false => Err(no_place(&name)),
+        false => Err(place_not_found(&name)),
     }
 }
 
-fn no_place(name: &str) -> Problem {
+fn place_not_found(name: &str) -> Problem {
     Problem::new(ProblemKind::NotFound, format!("there is no place {name:?}"))
 }
 
@@ -155,20 +157,20 @@ pub struct PlaceTest {
     )
 )]
 pub(super) async fn test(
-    State(service): State<Service>,
+    State(service): State<ApiState>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<Json<PlaceTest>, Problem> {
     let root = match service.builtin(&name) {
         Some(place) => place.root.clone(),
         None => {
             let places = service.agent.store().places(&caller.user).await?;
             let place = places.into_iter().find(|place| place.name == name);
-            place.ok_or_else(|| no_place(&name))?.root
+            place.ok_or_else(|| place_not_found(&name))?.root
         }
     };
     let browse = &service.agent.settings().browse;
-    let (ok, detail) = match answered(browse.list(&root, None, 1)).await {
+    let (ok, detail) = match with_timeout(browse.list(&root, None, 1)).await {
         Ok(page) if page.entries.is_empty() => (true, "it answers, and is empty".to_owned()),
         Ok(_) => (true, "it answers".to_owned()),
         Err(error) => (false, error.detail),
@@ -202,13 +204,13 @@ pub(super) struct ListQuery {
     )
 )]
 pub(super) async fn files(
-    State(service): State<Service>,
-    role: Option<Extension<Role>>,
-    Asked(query): Asked<ListQuery>,
+    State(service): State<ApiState>,
+    role: Option<Extension<KeyRole>>,
+    QueryParams(query): QueryParams<ListQuery>,
 ) -> Result<Json<FilePage>, Problem> {
     // To list a directory on another host, the agent connects and logs in there.
-    let is_reader = role.is_some_and(|Extension(role)| role == Role::Read);
-    if is_reader && !is_here(&query.at) {
+    let is_reader = role.is_some_and(|Extension(role)| role == KeyRole::Read);
+    if is_reader && !is_local(&query.at) {
         return Err(Problem::new(
             ProblemKind::Forbidden,
             "this key may read, and the agent would connect elsewhere for it: ask for a directory \
@@ -224,17 +226,17 @@ pub(super) async fn files(
     }
     let browse = &service.agent.settings().browse;
     Ok(Json(
-        answered(browse.list(&query.at, query.after.as_deref(), limit)).await?,
+        with_timeout(browse.list(&query.at, query.after.as_deref(), limit)).await?,
     ))
 }
 
 /// Returns true if a location is on this machine, which means an absolute path.
-fn is_here(location: &str) -> bool {
+fn is_local(location: &str) -> bool {
     location.starts_with('/')
 }
 
-async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem> {
-    answered(service.agent.settings().browse.change(&change)).await?;
+async fn change(service: &ApiState, change: PlaceChange) -> Result<StatusCode, Problem> {
+    with_timeout(service.agent.settings().browse.change(&change)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -257,10 +259,10 @@ pub struct NewDirectory {
     )
 )]
 pub(super) async fn mkdir(
-    State(service): State<Service>,
-    Body(asked): Body<NewDirectory>,
+    State(service): State<ApiState>,
+    JsonBody(asked): JsonBody<NewDirectory>,
 ) -> Result<StatusCode, Problem> {
-    change(&service, Change::MakeDirectory { at: asked.at }).await
+    change(&service, PlaceChange::MakeDirectory { at: asked.at }).await
 }
 
 /// New name of an entry.
@@ -288,8 +290,8 @@ pub struct NewName {
     )
 )]
 pub(super) async fn rename(
-    State(service): State<Service>,
-    Body(asked): Body<NewName>,
+    State(service): State<ApiState>,
+    JsonBody(asked): JsonBody<NewName>,
 ) -> Result<StatusCode, Problem> {
     let NewName {
         from,
@@ -298,7 +300,7 @@ pub(super) async fn rename(
     } = asked;
     change(
         &service,
-        Change::Rename {
+        PlaceChange::Rename {
             from,
             to,
             overwrite,
@@ -329,9 +331,9 @@ pub struct Removal {
     )
 )]
 pub(super) async fn remove_files(
-    State(service): State<Service>,
-    Body(asked): Body<Removal>,
+    State(service): State<ApiState>,
+    JsonBody(asked): JsonBody<Removal>,
 ) -> Result<StatusCode, Problem> {
     let Removal { at, recursive } = asked;
-    change(&service, Change::Remove { at, recursive }).await
+    change(&service, PlaceChange::Remove { at, recursive }).await
 }

@@ -8,14 +8,14 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use longhaul_api::listen::{self, ListenError};
-use longhaul_api::problem::Body;
-use longhaul_api::{Gate, Problem, ProblemKind};
+use longhaul_api::listen::{self, ServiceListenError};
+use longhaul_api::problem::JsonBody;
+use longhaul_api::{LocalGate, Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 use utoipa::ToSchema;
 
-use super::Service;
+use super::ApiState;
 use crate::agent::Agent;
 
 /// Preferred port of the page.
@@ -58,14 +58,14 @@ pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
 #[derive(Debug)]
 pub struct Web {
     agent: Agent,
-    gate: Gate,
+    gate: LocalGate,
     stop: watch::Receiver<bool>,
     address: Mutex<Option<SocketAddr>>,
 }
 
 impl Web {
     /// Creates the service without listening yet. `gate` admits callers on loopback.
-    pub fn new(agent: Agent, gate: Gate, stop: watch::Receiver<bool>) -> Arc<Self> {
+    pub fn new(agent: Agent, gate: LocalGate, stop: watch::Receiver<bool>) -> Arc<Self> {
         Arc::new(Self {
             agent,
             gate,
@@ -78,7 +78,7 @@ impl Web {
     ///
     /// # Errors
     /// It cannot listen there.
-    pub async fn listen_at(&self, address: SocketAddr) -> Result<SocketAddr, ListenError> {
+    pub async fn listen_at(&self, address: SocketAddr) -> Result<SocketAddr, ServiceListenError> {
         let mut open = self.address.lock().await;
         if let Some(address) = *open {
             return Ok(address);
@@ -86,7 +86,7 @@ impl Web {
         let listener = listen::loopback(address).await?;
         let address = listener
             .local_addr()
-            .map_err(|source| ListenError::Socket {
+            .map_err(|source| ServiceListenError::Socket {
                 place: address.to_string(),
                 source,
             })?;
@@ -102,10 +102,10 @@ impl Web {
     }
 
     /// Listens at the preferred port, or at another one if that is taken.
-    async fn listen(&self) -> Result<SocketAddr, ListenError> {
+    async fn listen(&self) -> Result<SocketAddr, ServiceListenError> {
         let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         match self.listen_at(at(PAGE_PORT)).await {
-            Err(ListenError::Socket { .. }) => self.listen_at(at(0)).await,
+            Err(ServiceListenError::Socket { .. }) => self.listen_at(at(0)).await,
             other => other,
         }
     }
@@ -127,7 +127,7 @@ pub struct PageAddress {
         (status = "default", body = Problem, content_type = "application/problem+json")
     )
 )]
-pub(super) async fn tickets(State(service): State<Service>) -> Result<Json<PageAddress>, Problem> {
+pub(super) async fn tickets(State(service): State<ApiState>) -> Result<Json<PageAddress>, Problem> {
     let Some(web) = &service.web else {
         return Err(Problem::new(
             ProblemKind::Forbidden,
@@ -165,8 +165,8 @@ pub struct Ticket {
     )
 )]
 pub(super) async fn session(
-    Extension(gate): Extension<Arc<Gate>>,
-    Body(asked): Body<Ticket>,
+    Extension(gate): Extension<Arc<LocalGate>>,
+    JsonBody(asked): JsonBody<Ticket>,
 ) -> Result<Response, Problem> {
     let signed_in = gate.sessions.sign_in(&asked.ticket, Instant::now());
     let signed_in =
@@ -181,7 +181,7 @@ pub(super) async fn session(
 }
 
 /// Serves a file of the page.
-pub(super) async fn asset(State(service): State<Service>, uri: Uri) -> Response {
+pub(super) async fn asset(State(service): State<ApiState>, uri: Uri) -> Response {
     let assets = service.agent.settings().assets;
     let path = match uri.path() {
         "/" => "/index.html",

@@ -297,7 +297,7 @@ impl JobRequest {
         if self
             .on_end_url
             .as_deref()
-            .is_some_and(|url| Receiver::of(url).is_none())
+            .is_some_and(|url| Receiver::parse(url).is_none())
         {
             return Err(InvalidRequest::Url);
         }

@@ -11,7 +11,7 @@ use longhaul_api::database::system_now;
 use longhaul_api::signatures::message::Scheme;
 use longhaul_api::signatures::sign::random_nonce;
 use longhaul_api::signatures::{Purpose, SignatureError, sign};
-use longhaul_api::tls::{self, Known, TlsError};
+use longhaul_api::tls::{self, ServerVerification, TlsError};
 use longhaul_proto::SigningKey;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -56,7 +56,8 @@ pub(super) async fn post(
     notice: &Notice,
     limit: Duration,
 ) -> Result<(), PostError> {
-    let receiver = Receiver::of(&notice.url).ok_or_else(|| PostError::Url(notice.url.clone()))?;
+    let receiver =
+        Receiver::parse(&notice.url).ok_or_else(|| PostError::Url(notice.url.clone()))?;
     let reported = timeout(limit, post_to(key, notice, &receiver)).await;
     reported.unwrap_or(Err(PostError::Slow))
 }
@@ -68,7 +69,7 @@ async fn post_to(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Resu
     let status = match receiver.scheme {
         Scheme::Http => post_over(key, notice, receiver, TokioIo::new(stream)).await?,
         Scheme::Https => {
-            let config = tls::client(Known::BySystem)?;
+            let config = tls::client_config(ServerVerification::BySystem)?;
             let secured = tls::connect(&config, &receiver.host, stream).await;
             post_over(
                 key,
@@ -99,7 +100,7 @@ where
     builder.max_buf_size(MAX_HEAD_BYTES);
     let (mut sender, connection) = builder.handshake(stream).await.map_err(broke_off)?;
     // Ends the connection's task when this function returns.
-    let connection = Connection(tokio::spawn(connection));
+    let connection = ConnectionTask(tokio::spawn(connection));
     let request = signed(key, notice, receiver)?;
     let response = sender.send_request(request).await.map_err(broke_off)?;
     drop(connection);
@@ -107,9 +108,9 @@ where
 }
 
 /// Connection task that is aborted when dropped.
-struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
+struct ConnectionTask(tokio::task::JoinHandle<hyper::Result<()>>);
 
-impl Drop for Connection {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use longhaul_api::database::next_numbers;
-use longhaul_jobs::{Candidate, Event, Limits, Load, choose};
+use longhaul_jobs::{Candidate, JobEvent, JobLimits, RunningJob, choose};
 use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
-use super::{AttemptEnd, Kept, Store, StoreError, seed};
+use super::{AttemptEnd, JobStore, StoreError, StoredJob, backoff_jitter};
 
 /// Period over which users' recent usage is counted, in milliseconds.
-const FAIR_SPAN: i64 = 24 * 3600 * 1000;
+const USAGE_PERIOD_MS: i64 = 24 * 3600 * 1000;
 
 /// Agents that are considered lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone<'a> {
+pub enum LostAgents<'a> {
     /// Agents whose leases have expired.
     Silent,
     /// Agents whose leases have expired, and the previous process of this agent, which has this
@@ -32,7 +32,7 @@ pub struct Holder<'a> {
     pub instance: &'a str,
 }
 
-impl Store {
+impl JobStore {
     /// Claims at most `room` jobs that are due, within `limits` of users and places over all
     /// agents.
     ///
@@ -42,13 +42,13 @@ impl Store {
         &self,
         holder: Holder<'_>,
         room: usize,
-        limits: &Limits,
+        limits: &JobLimits,
         for_how_long: i64,
-    ) -> Result<Vec<Kept>, StoreError> {
+    ) -> Result<Vec<StoredJob>, StoreError> {
         if room == 0 {
             return Ok(Vec::new());
         }
-        let mut transaction = self.database.write().await?;
+        let mut transaction = self.database.begin_write().await?;
         // One agent claims at a time, so that no two claim the same job or exceed a limit together.
         let chooser = format!(
             "SELECT value FROM counters WHERE name = 'chooser'{}",
@@ -64,8 +64,8 @@ impl Store {
             return Ok(Vec::new());
         }
         let running = self.running(&mut transaction, holder).await?;
-        let used = self.used_of_late(&mut transaction, now).await?;
-        let limits = Limits {
+        let used = self.recent_usage(&mut transaction, now).await?;
+        let limits = JobLimits {
             in_all: running.len().saturating_add(room),
             ..*limits
         };
@@ -73,14 +73,16 @@ impl Store {
         for id in choose(&candidates, &running, &used, &limits) {
             // A job that is being changed, for example paused, is skipped.
             let suffix = self.database.for_update_skip_locked();
-            let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
+            let Some(kept) = self.try_lock_job(&mut transaction, id, suffix).await? else {
                 continue;
             };
             let until = now.saturating_add(for_how_long);
-            let Ok(life) = kept
-                .life
-                .after(Event::Claim { until }, now, &self.policy, seed(id))
-            else {
+            let Ok(life) = kept.life.apply(
+                JobEvent::Claim { until },
+                now,
+                &self.policy,
+                backoff_jitter(id),
+            ) else {
                 continue;
             };
             let change = next_numbers(&mut transaction, "change", 1).await?;
@@ -102,7 +104,7 @@ impl Store {
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
-            claimed.push(Kept { life, ..kept });
+            claimed.push(StoredJob { life, ..kept });
         }
         transaction.commit().await?;
         Ok(claimed)
@@ -150,7 +152,7 @@ impl Store {
         &self,
         connection: &mut AnyConnection,
         holder: Holder<'_>,
-    ) -> Result<Vec<Load>, StoreError> {
+    ) -> Result<Vec<RunningJob>, StoreError> {
         let rows = sqlx::query(
             "SELECT owner, place, parent, holder_instance FROM jobs WHERE state = 'running'",
         )
@@ -158,7 +160,7 @@ impl Store {
         .await?;
         let loads = rows.iter().map(|row| {
             let instance: Option<String> = row.try_get("holder_instance")?;
-            Ok(Load {
+            Ok(RunningJob {
                 user: row.try_get("owner")?,
                 place: row.try_get("place")?,
                 part_of: row.try_get("parent")?,
@@ -169,7 +171,7 @@ impl Store {
     }
 
     /// Returns the bytes that were transferred for each user in the last day.
-    async fn used_of_late(
+    async fn recent_usage(
         &self,
         connection: &mut AnyConnection,
         now: i64,
@@ -177,7 +179,7 @@ impl Store {
         let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs \
             WHERE ended > $1 GROUP BY owner";
         let rows = sqlx::query(select)
-            .bind(now.saturating_sub(FAIR_SPAN))
+            .bind(now.saturating_sub(USAGE_PERIOD_MS))
             .fetch_all(connection)
             .await?;
         let used = rows.iter().map(|row| {
@@ -191,28 +193,28 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
+    pub async fn recover_lost(&self, gone: &LostAgents<'_>) -> Result<usize, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         let now = self.database.now(&mut connection).await?;
         let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 \
             OR holder_instance = $2 OR $3 = 1)";
         let instance = match gone {
-            Gone::Instance(instance) => *instance,
-            Gone::Silent | Gone::All => "",
+            LostAgents::Instance(instance) => *instance,
+            LostAgents::Silent | LostAgents::All => "",
         };
         let lost = sqlx::query(select)
             .bind(now)
             .bind(instance)
-            .bind(i64::from(matches!(gone, Gone::All)))
+            .bind(i64::from(matches!(gone, LostAgents::All)))
             .fetch_all(&mut *connection)
             .await?;
         drop(connection);
-        let known = !matches!(gone, Gone::Silent);
+        let known = !matches!(gone, LostAgents::Silent);
         let mut taken = 0;
         for row in lost {
             let id = row.try_get("id")?;
             match self
-                .change(id, Event::Lost { known }, &AttemptEnd::default())
+                .change(id, JobEvent::Lost { known }, &AttemptEnd::default())
                 .await
             {
                 Ok(_) => taken += 1,

@@ -1,17 +1,17 @@
 //! History of ended jobs.
 
-use longhaul_jobs::Refused;
+use longhaul_jobs::EventRefusal;
 
-use super::{Store, StoreError};
+use super::{JobStore, StoreError};
 
-impl Store {
+impl JobStore {
     /// Removes a job, with its parts, from the history.
     ///
     /// # Errors
     /// The job has not ended or does not exist, or the store does not answer.
     pub async fn forget(&self, id: i64) -> Result<(), StoreError> {
-        let mut transaction = self.database.write().await?;
-        let kept = self.whole_to_change(&mut transaction, id).await?;
+        let mut transaction = self.database.begin_write().await?;
+        let kept = self.lock_whole(&mut transaction, id).await?;
         if kept.job.id != id {
             return Err(StoreError::IsPart {
                 part: id,
@@ -19,7 +19,7 @@ impl Store {
             });
         }
         if !kept.life.state.is_end() {
-            return Err(Refused::State(kept.life.state).into());
+            return Err(EventRefusal::State(kept.life.state).into());
         }
         sqlx::query("DELETE FROM request_keys WHERE job = $1")
             .bind(id)
@@ -38,7 +38,7 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub async fn forget_older(&self, age: i64) -> Result<u64, StoreError> {
-        let mut transaction = self.database.write().await?;
+        let mut transaction = self.database.begin_write().await?;
         let before = self
             .database
             .now(&mut transaction)

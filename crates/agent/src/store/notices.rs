@@ -3,10 +3,10 @@
 use longhaul_api::signatures::sign::random_nonce;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
-use super::{Store, StoreError};
+use super::{JobStore, StoreError};
 use crate::notice::{Notice, Receiver};
 
-impl Store {
+impl JobStore {
     /// Stores a notice if the job ended in this transaction and names a URL.
     pub(super) async fn keep_notice(
         &self,
@@ -14,7 +14,7 @@ impl Store {
         job: i64,
         now: i64,
     ) -> Result<(), StoreError> {
-        let Some(kept) = self.locked(transaction, job, "").await? else {
+        let Some(kept) = self.try_lock_job(transaction, job, "").await? else {
             return Ok(());
         };
         let Some(url) = kept
@@ -27,7 +27,7 @@ impl Store {
             return Ok(());
         };
         // The URL was checked at submission. An invalid one is skipped.
-        let Some(receiver) = Receiver::of(url) else {
+        let Some(receiver) = Receiver::parse(url) else {
             return Ok(());
         };
         let random = random_nonce().unwrap_or_default();
@@ -37,7 +37,7 @@ impl Store {
             .bind(format!("{job}-{}-{random}", kept.job.change))
             .bind(job)
             .bind(url)
-            .bind(receiver.place())
+            .bind(receiver.authority_key())
             .bind(serde_json::to_string(&kept.job).unwrap_or_default())
             .bind(now)
             .bind(now)
@@ -58,7 +58,7 @@ impl Store {
         lost_after: i64,
     ) -> Result<Vec<Notice>, StoreError> {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-        let mut transaction = self.database.write().await?;
+        let mut transaction = self.database.begin_write().await?;
         let now = self.database.now(&mut transaction).await?;
         let select = "SELECT id FROM (SELECT id, due, ROW_NUMBER() OVER (PARTITION BY authority \
             ORDER BY due, id) AS turn FROM notices WHERE due <= $1) AS waiting WHERE turn <= $2 \
@@ -106,8 +106,8 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn notices_lost(&self) -> Result<(), StoreError> {
-        let mut transaction = self.database.write().await?;
+    pub async fn requeue_notices(&self) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
         let now = self.database.now(&mut transaction).await?;
         sqlx::query("UPDATE notices SET due = $1 WHERE due > $1")
             .bind(now)
@@ -121,7 +121,7 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn notice_taken(&self, id: &str) -> Result<(), StoreError> {
+    pub async fn remove_notice(&self, id: &str) -> Result<(), StoreError> {
         sqlx::query("DELETE FROM notices WHERE id = $1")
             .bind(id)
             .execute(&self.database.pool())
@@ -134,8 +134,8 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn notice_later(&self, notice: &Notice, pause: i64) -> Result<(), StoreError> {
-        let mut transaction = self.database.write().await?;
+    pub async fn retry_notice(&self, notice: &Notice, pause: i64) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
         let now = self.database.now(&mut transaction).await?;
         sqlx::query("UPDATE notices SET due = $1 WHERE id = $2 AND attempts = $3")
             .bind(now.saturating_add(pause))

@@ -4,16 +4,16 @@
 //! parts afterwards, which prevents deadlocks. Agents claim parts and renew leases without that
 //! lock, as this does not change the job.
 
-use longhaul_jobs::{Event, Moment, Parts, ask_split};
+use longhaul_jobs::{JobEvent, Moment, PartCounts, apply_to_split};
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
 use super::row::COLUMNS;
-use super::{AttemptEnd, Kept, Store, StoreError, seed};
+use super::{AttemptEnd, JobStore, StoreError, StoredJob, backoff_jitter};
 use crate::model::{JobParts, JobState, Progress};
 
 /// State of a job's parts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PartsOf {
+pub struct PartsStatus {
     /// Number of the job.
     pub job: i64,
     /// Numbers of parts by state.
@@ -24,12 +24,12 @@ pub struct PartsOf {
     pub progress: Vec<(i64, Progress)>,
 }
 
-impl Store {
+impl JobStore {
     /// Returns the state of these jobs' parts.
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn parts_of(&self, jobs: &[i64]) -> Result<Vec<PartsOf>, StoreError> {
+    pub async fn parts_of(&self, jobs: &[i64]) -> Result<Vec<PartsStatus>, StoreError> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
@@ -45,13 +45,13 @@ impl Store {
         let rows = sqlx::query(AssertSqlSafe(select))
             .fetch_all(&self.database.pool())
             .await?;
-        let none = |job: &i64| PartsOf {
+        let none = |job: &i64| PartsStatus {
             job: *job,
             counts: JobParts::default(),
             started: None,
             progress: Vec::new(),
         };
-        let mut all: Vec<PartsOf> = jobs.iter().map(none).collect();
+        let mut all: Vec<PartsStatus> = jobs.iter().map(none).collect();
         for row in rows {
             let (job, count): (i64, i64) = (row.try_get("parent")?, row.try_get("parts")?);
             let (state, started): (String, Option<i64>) =
@@ -102,11 +102,11 @@ impl Store {
     }
 
     /// Locks and returns the job, or the job that it is a part of.
-    pub(super) async fn whole_to_change(
+    pub(super) async fn lock_whole(
         &self,
         transaction: &mut Transaction<'static, Any>,
         id: i64,
-    ) -> Result<Kept, StoreError> {
+    ) -> Result<StoredJob, StoreError> {
         let select = format!(
             "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one \
             WHERE one.id = $1), $1){}",
@@ -116,15 +116,15 @@ impl Store {
             .bind(id)
             .fetch_optional(&mut **transaction)
             .await?;
-        Kept::read(&row.ok_or(StoreError::Missing(id))?)
+        StoredJob::read(&row.ok_or(StoreError::Missing(id))?)
     }
 
     /// Applies a user's request to a split job and its parts.
-    pub(super) async fn ask_whole(
+    pub(super) async fn apply_to_whole(
         &self,
         transaction: &mut Transaction<'static, Any>,
-        whole: &Kept,
-        event: Event,
+        whole: &StoredJob,
+        event: JobEvent,
         now: Moment,
     ) -> Result<(), StoreError> {
         let id = whole.job.id;
@@ -136,10 +136,17 @@ impl Store {
             .bind(id)
             .fetch_all(&mut **transaction)
             .await?;
-        let parts: Result<Vec<Kept>, StoreError> = rows.iter().map(Kept::read).collect();
+        let parts: Result<Vec<StoredJob>, StoreError> = rows.iter().map(StoredJob::read).collect();
         let parts = parts?;
         let lives: Vec<_> = parts.iter().map(|part| part.life).collect();
-        let (life, after) = ask_split(whole.life, &lives, event, now, &self.policy, seed(id))?;
+        let (life, after) = apply_to_split(
+            whole.life,
+            &lives,
+            event,
+            now,
+            &self.policy,
+            backoff_jitter(id),
+        )?;
         let nothing = AttemptEnd::default();
         for (part, life) in parts.iter().zip(after) {
             if part.life != life {
@@ -155,13 +162,15 @@ impl Store {
     pub(super) async fn change_part(
         &self,
         transaction: &mut Transaction<'static, Any>,
-        whole: &Kept,
+        whole: &StoredJob,
         id: i64,
-        (event, now): (Event, Moment),
+        (event, now): (JobEvent, Moment),
         with: &AttemptEnd,
     ) -> Result<bool, StoreError> {
-        let part = self.to_change(transaction, id).await?;
-        let life = part.life.after(event, now, &self.policy, seed(id))?;
+        let part = self.lock_job(transaction, id).await?;
+        let life = part
+            .life
+            .apply(event, now, &self.policy, backoff_jitter(id))?;
         self.write_life(transaction, id, life, now, with).await?;
         let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 \
             ELSE 1 END) AS BIGINT) AS under_way, CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE \
@@ -173,11 +182,11 @@ impl Store {
         let number = |name: &str| -> Result<u32, StoreError> {
             Ok(u32::try_from(row.try_get::<i64, _>(name)?).unwrap_or(u32::MAX))
         };
-        let parts = Parts {
+        let parts = PartCounts {
             left: number("under_way")?,
             running: number("running")?,
         };
-        let life = whole.life.with_parts(parts);
+        let life = whole.life.update_from_parts(parts);
         // Also if the job stays the same, so that subscribers see the progress of its parts.
         self.write_life(transaction, whole.job.id, life, now, &AttemptEnd::default())
             .await?;

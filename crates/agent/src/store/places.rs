@@ -2,10 +2,10 @@
 
 use sqlx::Row as _;
 
-use super::{Store, StoreError};
+use super::{JobStore, StoreError};
 use crate::places::Place;
 
-impl Store {
+impl JobStore {
     /// Returns the places of a user, by name.
     ///
     /// # Errors

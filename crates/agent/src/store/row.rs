@@ -1,6 +1,6 @@
 //! Rows of jobs.
 
-use longhaul_jobs::{Lease, Life, State, Wish};
+use longhaul_jobs::{JobLife, Lease, State, StopWish};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 
@@ -15,14 +15,14 @@ pub(super) const COLUMNS: &str = "id, owner, parent, part, CASE WHEN parent IS N
 
 /// Stored job with its life.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct StoredJob {
     /// The job, as the API has it.
     pub job: Job,
     /// State of its life.
-    pub life: Life,
+    pub life: JobLife,
 }
 
-impl Kept {
+impl StoredJob {
     pub(super) fn read(row: &AnyRow) -> Result<Self, StoreError> {
         let id: i64 = row.try_get("id")?;
         let unreadable = |what: String| StoreError::Unreadable { job: id, what };
@@ -34,10 +34,10 @@ impl Kept {
         let state =
             State::from_word(&state).ok_or_else(|| unreadable(format!("the state {state:?}")))?;
         let wish =
-            Wish::from_word(&wish).ok_or_else(|| unreadable(format!("the wish {wish:?}")))?;
+            StopWish::from_word(&wish).ok_or_else(|| unreadable(format!("the wish {wish:?}")))?;
         let fence = row.try_get("fence")?;
         let lease_until: Option<i64> = row.try_get("lease_until")?;
-        let life = Life {
+        let life = JobLife {
             state,
             wish,
             due: row.try_get("due")?,
@@ -69,9 +69,9 @@ impl Kept {
             request,
             state,
             stopping: match wish {
-                Wish::Run => None,
-                Wish::Pause => Some(Stopping::Pause),
-                Wish::Cancel => Some(Stopping::Cancel),
+                StopWish::Run => None,
+                StopWish::Pause => Some(Stopping::Pause),
+                StopWish::Cancel => Some(Stopping::Cancel),
             },
             attempts: life.attempts,
             due: matches!(state, State::Queued | State::Waiting).then(|| shown_moment(life.due)),

@@ -9,15 +9,16 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use longhaul_agent::agent::Program;
+use longhaul_agent::agent::CopyProgram;
 use longhaul_agent::http::Asset;
 use longhaul_agent::places::{
-    Answer, Browse, Change, FileEntry, FileKind, FilePage, Place, PlaceError, PlaceErrorKind,
+    Browse, FileEntry, FileKind, FilePage, Place, PlaceAnswer, PlaceChange, PlaceError,
+    PlaceErrorKind,
 };
-use longhaul_agent::{Agent, JobRequest, Settings, Store, http};
-use longhaul_api::access::{Sessions, Token};
-use longhaul_api::{Gate, listen};
-use longhaul_jobs::Limits;
+use longhaul_agent::{Agent, AgentSettings, JobRequest, JobStore, http};
+use longhaul_api::access::{BearerToken, PageSessions};
+use longhaul_api::{LocalGate, listen};
+use longhaul_jobs::JobLimits;
 use longhaul_proto::SigningKey;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -28,7 +29,7 @@ pub struct Bench {
     _dir: tempfile::TempDir,
     pub address: std::net::SocketAddr,
     pub token: String,
-    pub sessions: Arc<Sessions>,
+    pub sessions: Arc<PageSessions>,
     _stop: watch::Sender<bool>,
 }
 
@@ -37,7 +38,7 @@ pub struct Bench {
 struct Fake;
 
 impl Browse for Fake {
-    fn list<'a>(&'a self, at: &'a str, _: Option<&'a str>, _: u32) -> Answer<'a, FilePage> {
+    fn list<'a>(&'a self, at: &'a str, _: Option<&'a str>, _: u32) -> PlaceAnswer<'a, FilePage> {
         Box::pin(async move {
             if at.starts_with("gone") {
                 return Err(PlaceError {
@@ -61,10 +62,10 @@ impl Browse for Fake {
         })
     }
 
-    fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()> {
+    fn change<'a>(&'a self, change: &'a PlaceChange) -> PlaceAnswer<'a, ()> {
         Box::pin(async move {
             match change {
-                Change::MakeDirectory { .. } => Ok(()),
+                PlaceChange::MakeDirectory { .. } => Ok(()),
                 _ => Err(PlaceError {
                     kind: PlaceErrorKind::Denied,
                     detail: "no".into(),
@@ -83,15 +84,15 @@ fn understood(request: &JobRequest) -> Result<(), String> {
 
 /// Creates an agent that does not run jobs, with its store in that directory.
 pub async fn agent_in(dir: &Path) -> Agent {
-    let store = Store::sqlite(&dir.join("jobs.sqlite")).await.unwrap();
-    let settings = Settings {
+    let store = JobStore::sqlite(&dir.join("jobs.sqlite")).await.unwrap();
+    let settings = AgentSettings {
         name: "bench".into(),
         instance: "bench".into(),
-        program: Program {
+        program: CopyProgram {
             file: "/bin/false".into(),
             arguments: Vec::new(),
         },
-        limits: Limits {
+        limits: JobLimits {
             in_all: 1,
             per_place: 1,
             per_user: None,
@@ -115,9 +116,9 @@ impl Bench {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let agent = agent_in(dir.path()).await;
-        let token = Token::random().unwrap();
-        let sessions = Arc::new(Sessions::default());
-        let gate = Gate {
+        let token = BearerToken::random().unwrap();
+        let sessions = Arc::new(PageSessions::default());
+        let gate = LocalGate {
             uid: rustix::process::getuid().as_raw(),
             user: "ana".into(),
             token: Some(token.clone()),

@@ -30,12 +30,12 @@ impl Keyed {
         let [own, all, read] = [(); 3].map(|()| SigningKey::generate().unwrap());
         let text = format!("{} ana all\n{} ben read", all.public(), read.public());
         let keys = AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap();
-        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap())
+        let listener = listen::any_address("127.0.0.1:0".parse().unwrap())
             .await
             .unwrap();
         let address = listener.local_addr().unwrap();
         let gate = KeyGate::new(keys, [address.to_string()], now() - 100);
-        let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
+        let certificate = Certificate::from_key(&own, &["127.0.0.1".to_owned()]).unwrap();
         let (stop, stopped) = watch::channel(false);
         // The TLS configuration does not change.
         let (_, config) = watch::channel(certificate.config);

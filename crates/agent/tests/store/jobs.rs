@@ -1,13 +1,13 @@
 //! Tests of jobs from submission to end, and of places.
 
 use longhaul_agent::places::Place;
-use longhaul_agent::store::{AttemptEnd, Gone, Listed};
-use longhaul_agent::{JobState, Store, StoreError};
-use longhaul_jobs::{End, Event, Refused, State, Wish};
+use longhaul_agent::store::{AttemptEnd, JobSelection, LostAgents};
+use longhaul_agent::{JobState, JobStore, StoreError};
+use longhaul_jobs::{AttemptResult, EventRefusal, JobEvent, State, StopWish};
 
 use crate::{LEASE, LIMITS, claim, holder, request, submit};
 
-pub async fn a_job_lives_and_ends(store: Store) {
+pub async fn a_job_lives_and_ends(store: JobStore) {
     let id = submit(&store, "ana", "dtn:/a").await;
     assert_eq!(claim(&store, 1).await, [id]);
     assert!(claim(&store, 1).await.is_empty());
@@ -18,7 +18,7 @@ pub async fn a_job_lives_and_ends(store: Store) {
         .renew(id, 1, LEASE, Some("{\"bytes\": 5}".into()))
         .await
         .unwrap();
-    assert_eq!(life.wish, Wish::Run);
+    assert_eq!(life.wish, StopWish::Run);
     assert_eq!(store.job(id).await.unwrap().job.progress.unwrap().bytes, 5);
     let with = AttemptEnd {
         report: Some("{\"ok\": true}".into()),
@@ -26,7 +26,10 @@ pub async fn a_job_lives_and_ends(store: Store) {
         travelled: 7,
         ..AttemptEnd::default()
     };
-    let (job, _) = store.ended(id, 1, End::Done, &with).await.unwrap();
+    let (job, _) = store
+        .end_attempt(id, 1, AttemptResult::Done, &with)
+        .await
+        .unwrap();
     assert_eq!((job.state, job.exit_code), (JobState::Done, Some(0)));
     assert!(job.ended.is_some());
     assert_eq!(
@@ -34,14 +37,17 @@ pub async fn a_job_lives_and_ends(store: Store) {
         Some("{\"ok\": true}")
     );
     // An end that is reported twice takes effect once.
-    let again = store.ended(id, 1, End::Failed, &with).await.unwrap_err();
-    assert!(matches!(again, StoreError::Refused(Refused::Stale)));
+    let again = store
+        .end_attempt(id, 1, AttemptResult::Failed, &with)
+        .await
+        .unwrap_err();
+    assert!(matches!(again, StoreError::Refused(EventRefusal::Stale)));
     store.forget(id).await.unwrap();
     assert!(matches!(store.job(id).await, Err(StoreError::Missing(missing)) if missing == id));
     store.close().await;
 }
 
-pub async fn repeated_submission_creates_one_job(store: Store) {
+pub async fn repeated_submission_creates_one_job(store: JobStore) {
     let first = store
         .submit("ana", &request("dtn:/a"), None, Some("key"))
         .await
@@ -72,7 +78,7 @@ pub async fn repeated_submission_creates_one_job(store: Store) {
     store.close().await;
 }
 
-pub async fn users_take_turns_within_the_limits(store: Store) {
+pub async fn users_take_turns_within_the_limits(store: JobStore) {
     let mut ana = Vec::new();
     for _ in 0..5 {
         ana.push(submit(&store, "ana", "dtn:/a").await);
@@ -81,14 +87,14 @@ pub async fn users_take_turns_within_the_limits(store: Store) {
     assert_eq!(claim(&store, 10).await, [ana[0], ben, ana[1]]);
     assert!(claim(&store, 10).await.is_empty());
     store
-        .ended(ana[0], 1, End::Done, &AttemptEnd::default())
+        .end_attempt(ana[0], 1, AttemptResult::Done, &AttemptEnd::default())
         .await
         .unwrap();
     assert_eq!(claim(&store, 10).await, [ana[2]]);
     store.close().await;
 }
 
-pub async fn jobs_wait_until_they_are_due(store: Store) {
+pub async fn jobs_wait_until_they_are_due(store: JobStore) {
     let later = store
         .submit("ana", &request("dtn:/a"), Some(i64::MAX / 2), None)
         .await
@@ -99,9 +105,9 @@ pub async fn jobs_wait_until_they_are_due(store: Store) {
     assert!(later.due.is_some());
     let broke_off = submit(&store, "ana", "dtn:/a").await;
     assert_eq!(claim(&store, 1).await, [broke_off]);
-    let end = End::BrokeOff { advanced: false };
+    let end = AttemptResult::BrokeOff { advanced: false };
     let (job, _) = store
-        .ended(broke_off, 1, end, &AttemptEnd::default())
+        .end_attempt(broke_off, 1, end, &AttemptEnd::default())
         .await
         .unwrap();
     assert_eq!(job.state, JobState::Waiting);
@@ -109,30 +115,46 @@ pub async fn jobs_wait_until_they_are_due(store: Store) {
     let due = store.next_due().await.unwrap().unwrap();
     assert!((1..=10_000).contains(&due), "{due}");
     assert_eq!(
-        store.ask(broke_off, Event::Retry).await.unwrap().state,
+        store
+            .apply_event(broke_off, JobEvent::Retry)
+            .await
+            .unwrap()
+            .state,
         JobState::Queued
     );
     assert_eq!(claim(&store, 1).await, [broke_off]);
     store.close().await;
 }
 
-pub async fn jobs_of_a_lost_agent_are_requeued(store: Store) {
+pub async fn jobs_of_a_lost_agent_are_requeued(store: JobStore) {
     let id = submit(&store, "ana", "dtn:/a").await;
     // A lease that has expired already.
     let claimed = store.claim(holder("dead"), 1, &LIMITS, -1).await.unwrap();
     assert_eq!(claimed.len(), 1);
-    assert_eq!(store.take_lost(&Gone::Silent).await.unwrap(), 1);
+    assert_eq!(store.recover_lost(&LostAgents::Silent).await.unwrap(), 1);
     assert_eq!(claim(&store, 1).await, [id]);
     assert!(matches!(
         store.renew(id, 1, LEASE, None).await,
-        Err(StoreError::Refused(Refused::Stale))
+        Err(StoreError::Refused(EventRefusal::Stale))
     ));
-    assert_eq!(store.take_lost(&Gone::Silent).await.unwrap(), 0);
-    assert_eq!(store.take_lost(&Gone::Instance("dead")).await.unwrap(), 0);
-    assert_eq!(store.take_lost(&Gone::Instance("agent")).await.unwrap(), 1);
+    assert_eq!(store.recover_lost(&LostAgents::Silent).await.unwrap(), 0);
+    assert_eq!(
+        store
+            .recover_lost(&LostAgents::Instance("dead"))
+            .await
+            .unwrap(),
+        0
+    );
+    assert_eq!(
+        store
+            .recover_lost(&LostAgents::Instance("agent"))
+            .await
+            .unwrap(),
+        1
+    );
     assert_eq!(claim(&store, 1).await, [id]);
     // Its agent is known to be lost.
-    assert_eq!(store.take_lost(&Gone::All).await.unwrap(), 1);
+    assert_eq!(store.recover_lost(&LostAgents::All).await.unwrap(), 1);
     let kept = store.job(id).await.unwrap();
     assert_eq!(
         (kept.job.state, kept.life.state, kept.job.attempts),
@@ -141,38 +163,38 @@ pub async fn jobs_of_a_lost_agent_are_requeued(store: Store) {
     store.close().await;
 }
 
-pub async fn running_job_is_paused_by_its_agent(store: Store) {
+pub async fn running_job_is_paused_by_its_agent(store: JobStore) {
     let id = submit(&store, "ana", "dtn:/a").await;
     claim(&store, 1).await;
-    let asked = store.ask(id, Event::Pause).await.unwrap();
+    let asked = store.apply_event(id, JobEvent::Pause).await.unwrap();
     assert_eq!(asked.state, JobState::Running);
     assert!(asked.stopping.is_some());
     assert_eq!(
         store.renew(id, 1, LEASE, None).await.unwrap().wish,
-        Wish::Pause
+        StopWish::Pause
     );
     let (job, _) = store
-        .ended(id, 1, End::Stopped, &AttemptEnd::default())
+        .end_attempt(id, 1, AttemptResult::Stopped, &AttemptEnd::default())
         .await
         .unwrap();
     assert_eq!((job.state, job.stopping), (JobState::Paused, None));
     assert!(claim(&store, 1).await.is_empty());
     assert!(matches!(
         store.forget(id).await,
-        Err(StoreError::Refused(Refused::State(State::Paused)))
+        Err(StoreError::Refused(EventRefusal::State(State::Paused)))
     ));
-    store.ask(id, Event::Resume).await.unwrap();
+    store.apply_event(id, JobEvent::Resume).await.unwrap();
     assert_eq!(claim(&store, 1).await, [id]);
     store.close().await;
 }
 
-pub async fn changes_are_ordered_and_pages_end(store: Store) {
+pub async fn changes_are_ordered_and_pages_end(store: JobStore) {
     let start = store.last_change().await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..7 {
         ids.push(submit(&store, "ana", "dtn:/a").await);
     }
-    store.ask(ids[0], Event::Cancel).await.unwrap();
+    store.apply_event(ids[0], JobEvent::Cancel).await.unwrap();
     let changed = store.changed_since(start, 100).await.unwrap();
     let seen: Vec<i64> = changed.iter().map(|job| job.id).collect();
     assert_eq!(seen, [&ids[1..], &ids[..1]].concat());
@@ -186,7 +208,10 @@ pub async fn changes_are_ordered_and_pages_end(store: Store) {
     );
     let (mut before, mut listed) = (None, Vec::new());
     loop {
-        let page = store.list(Listed::Jobs, None, before, 3).await.unwrap();
+        let page = store
+            .list(JobSelection::Jobs, None, before, 3)
+            .await
+            .unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.id);
         listed.extend(page.iter().map(|job| job.id));
@@ -194,7 +219,7 @@ pub async fn changes_are_ordered_and_pages_end(store: Store) {
     assert!(listed.iter().rev().eq(ids.iter()));
     assert_eq!(
         store
-            .list(Listed::Jobs, Some(JobState::Cancelled), None, 9)
+            .list(JobSelection::Jobs, Some(JobState::Cancelled), None, 9)
             .await
             .unwrap()
             .len(),
@@ -209,7 +234,7 @@ pub async fn changes_are_ordered_and_pages_end(store: Store) {
     store.close().await;
 }
 
-pub async fn places_belong_to_their_owner(store: Store) {
+pub async fn places_belong_to_their_owner(store: JobStore) {
     let place = |root: &str| Place::new("store", root).unwrap();
     store.put_place("ana", &place("dtn:")).await.unwrap();
     store.put_place("ana", &place("other:")).await.unwrap();
@@ -221,7 +246,7 @@ pub async fn places_belong_to_their_owner(store: Store) {
 }
 
 /// Four agents claim concurrently what one of them can have.
-pub async fn no_job_is_claimed_twice(store: Store) {
+pub async fn no_job_is_claimed_twice(store: JobStore) {
     for number in 0..40 {
         submit(&store, "ana", &format!("dtn{number}:/a")).await;
     }

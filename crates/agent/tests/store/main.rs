@@ -12,16 +12,16 @@ mod postgres;
 #[path = "../../../api/tests/support/stores.rs"]
 mod stores;
 
-use longhaul_agent::store::{Gone, Holder};
-use longhaul_agent::{CopyOptions, JobRequest, Store};
-use longhaul_jobs::Limits;
+use longhaul_agent::store::{Holder, LostAgents};
+use longhaul_agent::{CopyOptions, JobRequest, JobStore};
+use longhaul_jobs::JobLimits;
 
 use jobs::*;
 use notices::*;
 use parts::*;
 
 const LEASE: i64 = 20_000;
-const LIMITS: Limits = Limits {
+const LIMITS: JobLimits = JobLimits {
     in_all: 100,
     per_place: 2,
     per_user: None,
@@ -48,7 +48,7 @@ fn holder(name: &str) -> Holder<'_> {
     }
 }
 
-async fn submit(store: &Store, user: &str, destination: &str) -> i64 {
+async fn submit(store: &JobStore, user: &str, destination: &str) -> i64 {
     store
         .submit(user, &request(destination), None, None)
         .await
@@ -57,7 +57,7 @@ async fn submit(store: &Store, user: &str, destination: &str) -> i64 {
         .id
 }
 
-async fn claim(store: &Store, room: usize) -> Vec<i64> {
+async fn claim(store: &JobStore, room: usize) -> Vec<i64> {
     let claimed = store
         .claim(holder("agent"), room, &LIMITS, LEASE)
         .await
@@ -66,7 +66,7 @@ async fn claim(store: &Store, room: usize) -> Vec<i64> {
 }
 
 on_both!(
-    a_job_lives_and_ends,
+    JobStore: a_job_lives_and_ends,
     repeated_submission_creates_one_job,
     users_take_turns_within_the_limits,
     jobs_wait_until_they_are_due,
@@ -85,12 +85,12 @@ on_both!(
 async fn stored_data_survives_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.sqlite");
-    let store = Store::sqlite(&file).await.unwrap();
+    let store = JobStore::sqlite(&file).await.unwrap();
     let id = submit(&store, "ana", "dtn:/a").await;
     claim(&store, 1).await;
     // The store is not closed, as after a crash.
-    let again = Store::sqlite(&file).await.unwrap();
-    assert_eq!(again.take_lost(&Gone::All).await.unwrap(), 1);
+    let again = JobStore::sqlite(&file).await.unwrap();
+    assert_eq!(again.recover_lost(&LostAgents::All).await.unwrap(), 1);
     assert_eq!(claim(&again, 1).await, [id]);
 }
 
@@ -99,6 +99,6 @@ async fn file_that_is_no_store_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.sqlite");
     std::fs::write(&file, "not a database, but long enough to be taken for one").unwrap();
-    assert!(Store::sqlite(&file).await.is_err());
-    assert!(Store::postgres("mysql://host/name").await.is_err());
+    assert!(JobStore::sqlite(&file).await.is_err());
+    assert!(JobStore::postgres("mysql://host/name").await.is_err());
 }

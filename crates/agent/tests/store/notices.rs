@@ -1,12 +1,12 @@
 //! Tests of notices of ended jobs.
 
-use longhaul_agent::{JobRequest, Store};
-use longhaul_jobs::Event;
+use longhaul_agent::{JobRequest, JobStore};
+use longhaul_jobs::JobEvent;
 
 use crate::{request, submit};
 
 /// Creates an ended job whose end is reported to that URL.
-async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
+async fn end_of_one_reported(store: &JobStore, url: &str) -> i64 {
     let request = JobRequest {
         on_end_url: Some(url.into()),
         ..request("dtn:/told")
@@ -17,15 +17,18 @@ async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
         .unwrap()
         .0
         .id;
-    store.ask(id, Event::Cancel).await.unwrap();
+    store.apply_event(id, JobEvent::Cancel).await.unwrap();
     id
 }
 
-pub async fn notice_is_sent_until_it_is_accepted(store: Store) {
+pub async fn notice_is_sent_until_it_is_accepted(store: JobStore) {
     let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
     // Jobs without an end or without a URL have no notice.
     let unreported = submit(&store, "ana", "dtn:/a").await;
-    store.ask(unreported, Event::Cancel).await.unwrap();
+    store
+        .apply_event(unreported, JobEvent::Cancel)
+        .await
+        .unwrap();
     assert!(take(10).await.is_empty());
     assert_eq!(store.next_notice().await.unwrap(), None);
     let id = end_of_one_reported(&store, "https://one.example/hook").await;
@@ -44,20 +47,20 @@ pub async fn notice_is_sent_until_it_is_accepted(store: Store) {
     // The notice is being sent.
     assert!(take(10).await.is_empty());
     assert!(store.next_notice().await.unwrap().unwrap() > 0);
-    store.notice_later(&first, 0).await.unwrap();
+    store.retry_notice(&first, 0).await.unwrap();
     let second = take(10).await.remove(0);
     assert_eq!(
         (second.id.as_str(), second.attempts),
         (first.id.as_str(), 2)
     );
     // An agent that uses the store alone knows that no other one is sending it.
-    store.notices_lost().await.unwrap();
+    store.requeue_notices().await.unwrap();
     let second = take(10).await.remove(0);
     assert_eq!(second.attempts, 3);
     // A sender that was considered lost can no longer postpone it.
-    store.notice_later(&first, -1).await.unwrap();
+    store.retry_notice(&first, -1).await.unwrap();
     assert!(take(10).await.is_empty());
-    store.notice_taken(&second.id).await.unwrap();
+    store.remove_notice(&second.id).await.unwrap();
     assert_eq!(store.next_notice().await.unwrap(), None);
     // One receiver does not block the others, and each end is reported separately.
     for _ in 0..4 {
@@ -83,7 +86,7 @@ pub async fn notice_is_sent_until_it_is_accepted(store: Store) {
         ..request("dtn:/told/")
     };
     let whole = store.submit("ana", &split, None, None).await.unwrap().0.id;
-    store.ask(whole, Event::Cancel).await.unwrap();
+    store.apply_event(whole, JobEvent::Cancel).await.unwrap();
     let reported = take(10).await;
     assert_eq!(
         reported.iter().map(|notice| notice.job).collect::<Vec<_>>(),

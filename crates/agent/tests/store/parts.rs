@@ -1,13 +1,13 @@
 //! Tests of split jobs and their parts.
 
-use longhaul_agent::store::{AttemptEnd, Gone, Listed};
-use longhaul_agent::{JobRequest, JobState, Store, StoreError};
-use longhaul_jobs::{End, Event, Limits, Refused, State, Wish};
+use longhaul_agent::store::{AttemptEnd, JobSelection, LostAgents};
+use longhaul_agent::{JobRequest, JobState, JobStore, StoreError};
+use longhaul_jobs::{AttemptResult, EventRefusal, JobEvent, JobLimits, State, StopWish};
 
 use crate::{LEASE, LIMITS, holder, request, submit};
 
 /// Submits a split job, and returns its number and those of its parts.
-async fn submit_split(store: &Store, parts: u32) -> (i64, Vec<i64>) {
+async fn submit_split(store: &JobStore, parts: u32) -> (i64, Vec<i64>) {
     let request = JobRequest {
         split: Some(parts),
         ..request("dtn:/a/")
@@ -17,7 +17,7 @@ async fn submit_split(store: &Store, parts: u32) -> (i64, Vec<i64>) {
         .await
         .unwrap();
     let listed = store
-        .list(Listed::PartsOf(job.id), None, None, 1000)
+        .list(JobSelection::PartsOf(job.id), None, None, 1000)
         .await
         .unwrap();
     let of = |part: &longhaul_agent::Job| part.part.map(|part| (part.job, part.number, part.of));
@@ -30,25 +30,33 @@ async fn submit_split(store: &Store, parts: u32) -> (i64, Vec<i64>) {
     (job.id, listed.iter().rev().map(|part| part.id).collect())
 }
 
-async fn claim_as(store: &Store, agent: &str, limits: &Limits) -> Vec<i64> {
+async fn claim_as(store: &JobStore, agent: &str, limits: &JobLimits) -> Vec<i64> {
     let claimed = store.claim(holder(agent), 4, limits, LEASE).await.unwrap();
     claimed.iter().map(|kept| kept.job.id).collect()
 }
 
-async fn state(store: &Store, id: i64) -> JobState {
+async fn state(store: &JobStore, id: i64) -> JobState {
     store.job(id).await.unwrap().job.state
 }
 
-pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
+pub async fn agents_share_parts_and_the_job_runs_last(store: JobStore) {
     let (id, parts) = submit_split(&store, 4).await;
     assert_eq!(state(&store, id).await, JobState::Split);
     // One job was submitted, so one is listed and counted.
     assert_eq!(
-        store.list(Listed::Jobs, None, None, 9).await.unwrap().len(),
+        store
+            .list(JobSelection::Jobs, None, None, 9)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     assert_eq!(
-        store.list(Listed::All, None, None, 9).await.unwrap().len(),
+        store
+            .list(JobSelection::All, None, None, 9)
+            .await
+            .unwrap()
+            .len(),
         5
     );
     assert_eq!(
@@ -57,7 +65,7 @@ pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     );
     // A repeated submission finds the same job.
     assert_eq!(submit_split(&store, 4).await, (id, parts.clone()));
-    let tight = Limits {
+    let tight = JobLimits {
         per_place: 1,
         per_user: Some(1),
         ..LIMITS
@@ -83,13 +91,16 @@ pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
         travelled: 7,
         ..AttemptEnd::default()
     };
-    let (part, whole) = store.ended(parts[0], 1, End::Done, &with).await.unwrap();
+    let (part, whole) = store
+        .end_attempt(parts[0], 1, AttemptResult::Done, &with)
+        .await
+        .unwrap();
     assert_eq!((part.state, whole), (JobState::Done, None));
     // Subscribers to the job see the change.
     let changed = store.changed_since(before, 9).await.unwrap();
     assert!(changed.iter().map(|job| job.id).eq([parts[0], id]));
     store
-        .ended(parts[1], 1, End::Failed, &AttemptEnd::default())
+        .end_attempt(parts[1], 1, AttemptResult::Failed, &AttemptEnd::default())
         .await
         .unwrap();
     let of = store.parts_of(&[id]).await.unwrap().remove(0);
@@ -113,7 +124,7 @@ pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     for part in &parts[2..] {
         assert_eq!(state(&store, id).await, JobState::Split);
         store
-            .ended(*part, 1, End::Done, &AttemptEnd::default())
+            .end_attempt(*part, 1, AttemptResult::Done, &AttemptEnd::default())
             .await
             .unwrap();
     }
@@ -122,7 +133,7 @@ pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     let whole = store.job(id).await.unwrap().job;
     assert_eq!(whole.arguments(), ["--part=rest", "--", "/data", "dtn:/a/"]);
     let (job, _) = store
-        .ended(id, 1, End::Done, &AttemptEnd::default())
+        .end_attempt(id, 1, AttemptResult::Done, &AttemptEnd::default())
         .await
         .unwrap();
     assert_eq!(job.state, JobState::Done);
@@ -137,12 +148,15 @@ pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     store.close().await;
 }
 
-pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
+pub async fn changes_of_a_split_job_apply_to_its_parts(store: JobStore) {
     let (id, parts) = submit_split(&store, 3).await;
-    let refused = store.ask(parts[0], Event::Cancel).await.unwrap_err();
+    let refused = store
+        .apply_event(parts[0], JobEvent::Cancel)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
     assert_eq!(claim_as(&store, "a", &LIMITS).await, [parts[0]]);
-    let asked = store.ask(id, Event::Pause).await.unwrap();
+    let asked = store.apply_event(id, JobEvent::Pause).await.unwrap();
     assert_eq!(
         (asked.state, asked.stopping.is_some()),
         (JobState::Split, true)
@@ -150,29 +164,34 @@ pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
     assert!(claim_as(&store, "b", &LIMITS).await.is_empty());
     assert_eq!(
         store.renew(parts[0], 1, LEASE, None).await.unwrap().wish,
-        Wish::Pause
+        StopWish::Pause
     );
     store
-        .ended(parts[0], 1, End::Stopped, &AttemptEnd::default())
+        .end_attempt(parts[0], 1, AttemptResult::Stopped, &AttemptEnd::default())
         .await
         .unwrap();
     assert_eq!(state(&store, id).await, JobState::Paused);
-    store.ask(id, Event::Resume).await.unwrap();
+    store.apply_event(id, JobEvent::Resume).await.unwrap();
     assert_eq!(claim_as(&store, "a", &LIMITS).await.len(), 1);
     // The agent dies while the job is cancelled.
     let lost = store.claim(holder("dead"), 4, &LIMITS, -1).await.unwrap();
     assert_eq!(lost.len(), 1);
-    store.ask(id, Event::Cancel).await.unwrap();
-    assert_eq!(store.take_lost(&Gone::Silent).await.unwrap(), 1);
+    store.apply_event(id, JobEvent::Cancel).await.unwrap();
+    assert_eq!(store.recover_lost(&LostAgents::Silent).await.unwrap(), 1);
     assert_eq!(state(&store, id).await, JobState::Split);
     let running = store
-        .list(Listed::PartsOf(id), Some(JobState::Running), None, 9)
+        .list(JobSelection::PartsOf(id), Some(JobState::Running), None, 9)
         .await
         .unwrap();
     assert_eq!(running.len(), 1);
     let fence = store.job(running[0].id).await.unwrap().life.fence;
     let (part, whole) = store
-        .ended(running[0].id, fence, End::Stopped, &AttemptEnd::default())
+        .end_attempt(
+            running[0].id,
+            fence,
+            AttemptResult::Stopped,
+            &AttemptEnd::default(),
+        )
         .await
         .unwrap();
     // The end of the job is returned with that of its last part.
@@ -182,17 +201,17 @@ pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
         (JobState::Cancelled, id, JobState::Cancelled)
     );
     assert!(whole.ended.is_some());
-    store.ask(id, Event::Retry).await.unwrap();
+    store.apply_event(id, JobEvent::Retry).await.unwrap();
     assert_eq!(state(&store, id).await, JobState::Split);
     assert!(matches!(
         store.forget(id).await,
-        Err(StoreError::Refused(Refused::State(State::Split)))
+        Err(StoreError::Refused(EventRefusal::State(State::Split)))
     ));
-    store.ask(id, Event::Cancel).await.unwrap();
+    store.apply_event(id, JobEvent::Cancel).await.unwrap();
     store.forget(id).await.unwrap();
     assert!(
         store
-            .list(Listed::All, None, None, 9)
+            .list(JobSelection::All, None, None, 9)
             .await
             .unwrap()
             .is_empty()
@@ -202,7 +221,7 @@ pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
 
 /// Agents claim and end parts while a user pauses, resumes and retries. Nothing deadlocks, and each
 /// part is done once.
-pub async fn concurrent_changes_of_parts_are_consistent(store: Store) {
+pub async fn concurrent_changes_of_parts_are_consistent(store: JobStore) {
     let (id, parts) = submit_split(&store, 24).await;
     let work = async |agent: &str| {
         let mut done = Vec::new();
@@ -213,22 +232,22 @@ pub async fn concurrent_changes_of_parts_are_consistent(store: Store) {
                 turn += 1;
                 let life = store.renew(of, fence, LEASE, None).await.unwrap();
                 let end = match (life.wish, turn % 3) {
-                    (Wish::Run, 1 | 2) => End::Done,
-                    _ => End::Stopped,
+                    (StopWish::Run, 1 | 2) => AttemptResult::Done,
+                    _ => AttemptResult::Stopped,
                 };
                 store
-                    .ended(of, fence, end, &AttemptEnd::default())
+                    .end_attempt(of, fence, end, &AttemptEnd::default())
                     .await
                     .unwrap();
-                done.extend(Some(of).filter(|_| end == End::Done));
+                done.extend(Some(of).filter(|_| end == AttemptResult::Done));
             }
         }
         done
     };
     let meddle = async || {
         while !state(&store, id).await.is_end() {
-            for event in [Event::Pause, Event::Resume, Event::Retry] {
-                match store.ask(id, event).await {
+            for event in [JobEvent::Pause, JobEvent::Resume, JobEvent::Retry] {
+                match store.apply_event(id, event).await {
                     Ok(_) | Err(StoreError::Refused(_)) => {}
                     Err(error) => panic!("{error}"),
                 }

@@ -21,14 +21,14 @@ const MIN_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub(super) struct Checkpoints {
     written: Arc<Notify>,
-    task: Arc<Ending>,
+    task: Arc<TaskHandle>,
 }
 
 /// Task that ends when its last handle is dropped.
 #[derive(Debug)]
-struct Ending(Mutex<Option<JoinHandle<()>>>, Arc<Notify>);
+struct TaskHandle(Mutex<Option<JoinHandle<()>>>, Arc<Notify>);
 
-impl Drop for Ending {
+impl Drop for TaskHandle {
     fn drop(&mut self) {
         self.1.notify_one();
     }
@@ -36,23 +36,23 @@ impl Drop for Ending {
 
 impl Checkpoints {
     /// Starts the task for the file of these options. `settings` apply to its connections.
-    pub(super) fn begin(options: AnyConnectOptions, settings: &'static str) -> Self {
+    pub(super) fn start(options: AnyConnectOptions, settings: &'static str) -> Self {
         let (written, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let task = tokio::spawn(run(options, settings, written.clone(), end.clone()));
         Self {
             written,
-            task: Arc::new(Ending(Mutex::new(Some(task)), end)),
+            task: Arc::new(TaskHandle(Mutex::new(Some(task)), end)),
         }
     }
 
     /// Records that something was written.
-    pub(super) fn written(&self) {
+    pub(super) fn notify_written(&self) {
         self.written.notify_one();
     }
 
     /// Stops the task after the current checkpoint, if there is one.
-    pub(super) async fn end(&self) {
-        let Ending(task, end) = &*self.task;
+    pub(super) async fn stop(&self) {
+        let TaskHandle(task, end) = &*self.task;
         end.notify_one();
         if let Some(task) = task.lock().await.take() {
             // The task does not panic.
@@ -115,7 +115,7 @@ mod tests {
     use crate::Database;
 
     /// Size of a row, in bytes.
-    const WRITTEN: usize = 1 << 20;
+    const ROW_BYTES: usize = 1 << 20;
 
     #[tokio::test]
     async fn log_is_checkpointed_in_use_and_removed_at_close() {
@@ -123,20 +123,20 @@ mod tests {
         let file = dir.path().join("x.sqlite");
         let database = Database::sqlite(&file, &Migrator::DEFAULT).await.unwrap();
         let write = async || {
-            let mut transaction = database.write().await.unwrap();
+            let mut transaction = database.begin_write().await.unwrap();
             sqlx::query("CREATE TABLE IF NOT EXISTS texts (content TEXT NOT NULL)")
                 .execute(&mut *transaction)
                 .await
                 .unwrap();
             sqlx::query("INSERT INTO texts (content) VALUES ($1)")
-                .bind("x".repeat(WRITTEN))
+                .bind("x".repeat(ROW_BYTES))
                 .execute(&mut *transaction)
                 .await
                 .unwrap();
             transaction.commit().await.unwrap();
         };
         write().await;
-        while std::fs::metadata(&file).unwrap().len() < u64::try_from(WRITTEN).unwrap() {
+        while std::fs::metadata(&file).unwrap().len() < u64::try_from(ROW_BYTES).unwrap() {
             // SQLite reports the previous checkpoint only with the next write.
             write().await;
         }

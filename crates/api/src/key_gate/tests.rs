@@ -77,7 +77,7 @@ impl Bench {
     fn let_in(&self, parts: &Parts, body: &[u8], now: u64) -> Result<String, Problem> {
         let checked = self.gate.check(parts, now)?;
         self.gate
-            .complete(&checked, parts, body, now)
+            .check_body_and_replay(&checked, parts, body, now)
             .map(|caller| caller.user)
     }
 

@@ -11,17 +11,17 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{Acceptor, ListenError, Opening, serve};
-use crate::access::Peer;
+use super::{Acceptor, PendingStream, ServiceListenError, serve};
+use crate::access::PeerIdentity;
 
 /// Listens on any address of this machine.
 ///
 /// # Errors
 /// The socket cannot be created.
-pub async fn anywhere(address: SocketAddr) -> Result<TcpListener, ListenError> {
+pub async fn any_address(address: SocketAddr) -> Result<TcpListener, ServiceListenError> {
     TcpListener::bind(address)
         .await
-        .map_err(|source| ListenError::Socket {
+        .map_err(|source| ServiceListenError::Socket {
             place: address.to_string(),
             source,
         })
@@ -38,20 +38,20 @@ pub async fn serve_secured(
     tls: watch::Receiver<Arc<ServerConfig>>,
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    serve(Secured { listener, tls }, router, stop).await
+    serve(TlsListener { listener, tls }, router, stop).await
 }
 
-struct Secured {
+struct TlsListener {
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
 }
 
-impl Acceptor for Secured {
+impl Acceptor for TlsListener {
     type Stream = TlsStream<TcpStream>;
 
-    async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
+    async fn accept(&self) -> io::Result<(PendingStream<Self::Stream>, PeerIdentity)> {
         let (stream, peer) = self.listener.accept().await?;
         let handshake = TlsAcceptor::from(self.tls.borrow().clone()).accept(stream);
-        Ok((Box::pin(handshake), Peer::Network(peer)))
+        Ok((Box::pin(handshake), PeerIdentity::Network(peer)))
     }
 }

@@ -22,19 +22,19 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use longhaul_hop::{Entered, EventLog, Gate, GateLimits};
+use longhaul_hop::{AdmittedConnection, ConnectionGate, EventLog, GateLimits};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Sleep, sleep, timeout};
 
-use crate::access::Peer;
+use crate::access::PeerIdentity;
 
 /// Wait after an accept that failed because descriptors or memory ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum numbers of pending and of admitted connections.
-const LIMITS: GateLimits = GateLimits {
+const GATE_LIMITS: GateLimits = GateLimits {
     newcomers: 128,
     verified: 512,
     // For the TLS handshake, and again for the head of each request.
@@ -46,10 +46,10 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Maximum time to receive a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for pending answers when the service ends.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Future of a connection that becomes a stream of requests: at once, or after a TLS handshake.
-pub type Opening<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
+pub type PendingStream<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
 
 /// Listener of a service.
 pub trait Acceptor: Send + Sync + 'static {
@@ -60,17 +60,19 @@ pub trait Acceptor: Send + Sync + 'static {
     ///
     /// # Errors
     /// The system has no descriptors or memory left for it.
-    fn accept(&self) -> impl Future<Output = io::Result<(Opening<Self::Stream>, Peer)>> + Send;
+    fn accept(
+        &self,
+    ) -> impl Future<Output = io::Result<(PendingStream<Self::Stream>, PeerIdentity)>> + Send;
 }
 
 impl Acceptor for TcpListener {
     type Stream = tokio::net::TcpStream;
 
-    async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
+    async fn accept(&self) -> io::Result<(PendingStream<Self::Stream>, PeerIdentity)> {
         let (stream, peer) = Self::accept(self).await?;
         Ok((
             Box::pin(std::future::ready(Ok(stream))),
-            Peer::Network(peer),
+            PeerIdentity::Network(peer),
         ))
     }
 }
@@ -78,10 +80,13 @@ impl Acceptor for TcpListener {
 impl Acceptor for UnixListener {
     type Stream = tokio::net::UnixStream;
 
-    async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
+    async fn accept(&self) -> io::Result<(PendingStream<Self::Stream>, PeerIdentity)> {
         let (stream, _) = Self::accept(self).await?;
         let user = stream.peer_cred().ok().map(|peer| peer.uid());
-        Ok((Box::pin(std::future::ready(Ok(stream))), Peer::Local(user)))
+        Ok((
+            Box::pin(std::future::ready(Ok(stream))),
+            PeerIdentity::Local(user),
+        ))
     }
 }
 
@@ -95,7 +100,7 @@ pub async fn serve<A: Acceptor>(
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let (gate, events) = (Gate::new(LIMITS), EventLog::new());
+    let (gate, events) = (ConnectionGate::new(GATE_LIMITS), EventLog::new());
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -105,8 +110,8 @@ pub async fn serve<A: Acceptor>(
         };
         match accepted {
             Ok((opening, peer)) => {
-                let entered = gate.enter(source(peer));
-                connections.spawn(connection(
+                let entered = gate.admit(source_address(peer));
+                connections.spawn(serve_connection(
                     opening,
                     peer,
                     entered,
@@ -126,28 +131,28 @@ pub async fn serve<A: Acceptor>(
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     // Connections that remain are aborted when the set is dropped.
-    let _ = timeout(END_TIMEOUT, all).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, all).await;
     Ok(())
 }
 
 /// Returns the source that a connection is counted for. All programs on this machine are one
 /// source.
-pub(crate) fn source(peer: Peer) -> IpAddr {
+pub(crate) fn source_address(peer: PeerIdentity) -> IpAddr {
     match peer {
-        Peer::Network(address) => address.ip(),
-        Peer::Local(_) => Ipv4Addr::LOCALHOST.into(),
+        PeerIdentity::Network(address) => address.ip(),
+        PeerIdentity::Local(_) => Ipv4Addr::LOCALHOST.into(),
     }
 }
 
-async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    opening: Opening<S>,
-    peer: Peer,
-    entered: Entered,
+async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    opening: PendingStream<S>,
+    peer: PeerIdentity,
+    entered: AdmittedConnection,
     router: Router,
     mut stop: watch::Receiver<bool>,
 ) {
-    let Entered {
-        place,
+    let AdmittedConnection {
+        permit: place,
         mut eviction,
         header,
     } = entered;
@@ -160,7 +165,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let service = service_fn(|mut request: Request<Incoming>| {
             request.extensions_mut().insert(place.clone());
             request.extensions_mut().insert(ConnectInfo(peer));
-            router.call(request.map(timed))
+            router.call(request.map(with_body_timeout))
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -182,7 +187,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-fn timed(body: Incoming) -> Body {
+fn with_body_timeout(body: Incoming) -> Body {
     match body.is_end_stream() {
         true => Body::empty(),
         false => Body::new(TimedBody {

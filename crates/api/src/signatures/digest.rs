@@ -6,7 +6,7 @@ use data_encoding::BASE64;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use super::SignatureError;
-use super::message::combined;
+use super::message::combined_field;
 
 /// Name of the field.
 pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
@@ -15,7 +15,7 @@ pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest")
 ///
 /// # Errors
 /// Never in practice: base64 consists of valid header characters.
-pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
+pub fn content_digest(body: &[u8]) -> Result<HeaderValue, SignatureError> {
     let value = format!(
         "sha-256=:{}:",
         BASE64.encode(digest(&SHA256, body).as_ref())
@@ -29,7 +29,7 @@ pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
 /// # Errors
 /// The body does not match, or the field has no SHA-256.
 pub fn check(headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
-    let text = combined(headers, CONTENT_DIGEST.as_str())?.ok_or(SignatureError::NoDigest)?;
+    let text = combined_field(headers, CONTENT_DIGEST.as_str())?.ok_or(SignatureError::NoDigest)?;
     let hashes: Dictionary = Parser::new(&text)
         .parse()
         .map_err(|_| SignatureError::NoDigest)?;

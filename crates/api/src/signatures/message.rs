@@ -16,7 +16,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::Https => "https",
@@ -49,18 +49,18 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// There is no `Host` or more than one, or the target names another authority.
-    pub fn of(parts: &'a Parts, scheme: Scheme) -> Result<Self, SignatureError> {
+    pub fn from_parts(parts: &'a Parts, scheme: Scheme) -> Result<Self, SignatureError> {
         let mut hosts = parts.headers.get_all(header::HOST).iter();
         let (host, None) = (hosts.next(), hosts.next()) else {
             return Err(SignatureError::Malformed("more than one Host"));
         };
         let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let authority = normalised(host, scheme);
+        let authority = normalise_authority(host, scheme);
         if authority.is_empty() {
             return Err(SignatureError::Malformed("no Host"));
         }
         if let Some(other) = parts.uri.authority()
-            && normalised(other.as_str(), scheme) != authority
+            && normalise_authority(other.as_str(), scheme) != authority
         {
             return Err(SignatureError::Malformed("Host is not that of the target"));
         }
@@ -88,7 +88,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// A component is not supported or not present.
-    pub(super) fn base(
+    pub(super) fn signature_base(
         &self,
         components: &[String],
         parameters: &str,
@@ -111,11 +111,11 @@ impl<'a> Message<'a> {
         };
         Ok(match name {
             "@method" => self.method.to_owned(),
-            "@scheme" => self.scheme.word().to_owned(),
+            "@scheme" => self.scheme.as_str().to_owned(),
             "@authority" => self.authority.clone(),
             "@target-uri" => format!(
                 "{}://{}{path}{}",
-                self.scheme.word(),
+                self.scheme.as_str(),
                 self.authority,
                 query()
             ),
@@ -128,7 +128,7 @@ impl<'a> Message<'a> {
                 if !is_field {
                     return Err(SignatureError::Component(name.to_owned()));
                 }
-                return combined(self.headers, name)?
+                return combined_field(self.headers, name)?
                     .ok_or_else(|| SignatureError::Absent(name.to_owned()));
             }
         })
@@ -136,7 +136,7 @@ impl<'a> Message<'a> {
 }
 
 /// Normalises an authority for signing (section 2.2.3).
-pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
+pub(crate) fn normalise_authority(authority: &str, scheme: Scheme) -> String {
     let lower = authority.to_ascii_lowercase();
     match lower.strip_suffix(scheme.default_port()) {
         Some(host) => host.to_owned(),
@@ -148,7 +148,10 @@ pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
 ///
 /// # Errors
 /// The field has bytes that are not ASCII.
-pub(super) fn combined(headers: &HeaderMap, name: &str) -> Result<Option<String>, SignatureError> {
+pub(super) fn combined_field(
+    headers: &HeaderMap,
+    name: &str,
+) -> Result<Option<String>, SignatureError> {
     let mut lines = Vec::new();
     for line in headers.get_all(name) {
         let line = line

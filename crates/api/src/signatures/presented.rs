@@ -3,7 +3,7 @@
 use longhaul_proto::PublicKey;
 use sfv::{BareItem, DictSerializer, Dictionary, InnerList, KeyRef, ListEntry, Parser};
 
-use super::message::combined;
+use super::message::combined_field;
 use super::{Message, Purpose, SignatureError};
 
 /// Maximum size of `Signature-Input` and of `Signature`, in bytes.
@@ -15,7 +15,7 @@ const MAX_NONCE_BYTES: usize = 128;
 /// Name of the algorithm (section 3.3.6).
 const ALGORITHM: &str = "ed25519";
 /// Label under which parameters are serialized temporarily.
-const ANY: &str = "any";
+const TEMPORARY_LABEL: &str = "any";
 
 /// Parsed signature that is not verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Presented {
     pub fn read(message: &Message<'_>, purpose: Purpose) -> Result<Self, SignatureError> {
         let missing = SignatureError::Missing(purpose.tag());
         let field = |name| -> Result<Dictionary, SignatureError> {
-            let text = combined(message.headers(), name)?.unwrap_or_default();
+            let text = combined_field(message.headers(), name)?.unwrap_or_default();
             if text.len() > MAX_FIELD_BYTES {
                 return Err(SignatureError::Malformed("too long"));
             }
@@ -67,10 +67,10 @@ impl Presented {
             _ => None,
         };
         let signature = signature.ok_or(SignatureError::Malformed("no bytes of it"))?;
-        Self::of(list, signature)
+        Self::from_signature_input(list, signature)
     }
 
-    fn of(list: &InnerList, signature: &[u8]) -> Result<Self, SignatureError> {
+    fn from_signature_input(list: &InnerList, signature: &[u8]) -> Result<Self, SignatureError> {
         let malformed = SignatureError::Malformed;
         let signature = signature
             .try_into()
@@ -107,7 +107,7 @@ impl Presented {
     /// # Errors
     /// The signature is invalid, or covers a component that is not supported or not present.
     pub fn verify(&self, message: &Message<'_>) -> Result<(), SignatureError> {
-        let base = message.base(&self.components, &self.parameters)?;
+        let base = message.signature_base(&self.components, &self.parameters)?;
         match self.key.verify(base.as_bytes(), &self.signature) {
             true => Ok(()),
             false => Err(SignatureError::Wrong(self.key.to_string())),
@@ -151,14 +151,14 @@ fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
 /// they came (section 2.3).
 pub(super) fn parameters(list: &InnerList) -> Result<String, SignatureError> {
     let malformed = |_| SignatureError::Malformed("its parameters");
-    let label = KeyRef::from_str(ANY).map_err(malformed)?;
+    let label = KeyRef::from_str(TEMPORARY_LABEL).map_err(malformed)?;
     let mut whole = DictSerializer::new();
     let mut inner = whole.inner_list(label);
     inner.items(&list.items);
     inner.finish().parameters(&list.params);
     let whole = whole.finish().unwrap_or_default();
     let parameters = whole
-        .strip_prefix(ANY)
+        .strip_prefix(TEMPORARY_LABEL)
         .and_then(|rest| rest.strip_prefix('='));
     parameters
         .map(str::to_owned)

@@ -50,7 +50,9 @@ pub fn sign(
     nonce: &str,
 ) -> Result<(), SignatureError> {
     if !body.is_empty() {
-        parts.headers.insert(CONTENT_DIGEST, digest::of(body)?);
+        parts
+            .headers
+            .insert(CONTENT_DIGEST, digest::content_digest(body)?);
     }
     let mut covered: Vec<String> = ["@method", "@authority", "@path", "@query"]
         .map(str::to_owned)
@@ -61,7 +63,7 @@ pub fn sign(
     covered.extend(there.map(|field| (*field).to_owned()));
     let list = list(&covered, key, purpose, now, nonce)?;
     let parameters = parameters(&list)?;
-    let base = Message::of(parts, scheme)?.base(&covered, &parameters)?;
+    let base = Message::from_parts(parts, scheme)?.signature_base(&covered, &parameters)?;
     let signature = key.sign(base.as_bytes());
     let signature = signature.map_err(|error| SignatureError::CannotSign(error.to_string()))?;
     let value = |text: String| {

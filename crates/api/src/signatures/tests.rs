@@ -33,7 +33,7 @@ fn signed(parts: &mut Parts, body: &[u8]) -> SigningKey {
 }
 
 fn verified(parts: &Parts) -> Result<Presented, SignatureError> {
-    let message = Message::of(parts, Scheme::Https)?;
+    let message = Message::from_parts(parts, Scheme::Https)?;
     let presented = Presented::read(&message, Purpose::Api)?;
     presented.verify(&message)?;
     Ok(presented)
@@ -73,8 +73,8 @@ fn rfc_example_is_signed_and_verified() {
         .iter()
         .map(|item| item.bare_item.as_string().unwrap().as_str().to_owned())
         .collect();
-    let message = Message::of(&parts, Scheme::Https).unwrap();
-    let base = message.base(&components, input).unwrap();
+    let message = Message::from_parts(&parts, Scheme::Https).unwrap();
+    let base = message.signature_base(&components, input).unwrap();
     let signature =
         "wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==";
     assert_eq!(
@@ -101,9 +101,9 @@ fn components_are_derived_as_in_the_rfc() {
             ("x-list", "b\t"),
         ],
     );
-    let message = Message::of(&parts, Scheme::Https).unwrap();
+    let message = Message::from_parts(&parts, Scheme::Https).unwrap();
     let reported = |name: &str| {
-        let base = message.base(&[name.to_owned()], "p");
+        let base = message.signature_base(&[name.to_owned()], "p");
         base.map(|base| base.lines().next().unwrap().to_owned())
     };
     for (name, value) in [
@@ -133,17 +133,17 @@ fn components_are_derived_as_in_the_rfc() {
         Err(SignatureError::Absent("x-none".into()))
     );
     let bare = request("GET", "https://h:1", &[("host", "h:1")]);
-    let message = Message::of(&bare, Scheme::Https).unwrap();
+    let message = Message::from_parts(&bare, Scheme::Https).unwrap();
     let all = ["@path".to_owned(), "@query".to_owned()];
     assert_eq!(
-        message.base(&all, "p").unwrap(),
+        message.signature_base(&all, "p").unwrap(),
         "\"@path\": /\n\"@query\": ?\n\"@signature-params\": p"
     );
     for hosts in [&[][..], &[("host", "")], &[("host", "a"), ("host", "a")]] {
-        assert!(Message::of(&request("GET", "/", hosts), Scheme::Https).is_err());
+        assert!(Message::from_parts(&request("GET", "/", hosts), Scheme::Https).is_err());
     }
     let two = request("GET", "https://a/", &[("host", "b")]);
-    assert!(Message::of(&two, Scheme::Https).is_err());
+    assert!(Message::from_parts(&two, Scheme::Https).is_err());
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn malformed_signatures_are_refused() {
             ("signature", signature),
         ];
         let parts = request("GET", "/", &fields);
-        let message = Message::of(&parts, Scheme::Https).unwrap();
+        let message = Message::from_parts(&parts, Scheme::Https).unwrap();
         Presented::read(&message, Purpose::Api)
     };
     assert!(read(&good, &bytes).is_ok());

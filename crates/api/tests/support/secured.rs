@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use longhaul_api::signatures::message::Scheme;
 use longhaul_api::signatures::sign::random_nonce;
 use longhaul_api::signatures::{Purpose, sign};
-use longhaul_api::tls::{self, Known};
+use longhaul_api::tls::{self, ServerVerification};
 use longhaul_proto::{PublicKey, SigningKey};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -54,7 +54,10 @@ impl Secured {
     pub async fn send(&self, request: Request<Bytes>) -> Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let expected = self.key;
-        let config = tls::client(Known::ByKey(Arc::new(move |found| *found == expected))).unwrap();
+        let config = tls::client_config(ServerVerification::ByKey(Arc::new(move |found| {
+            *found == expected
+        })))
+        .unwrap();
         let stream = tls::connect(&config, "127.0.0.1", stream).await.unwrap();
         answer(stream, request).await
     }

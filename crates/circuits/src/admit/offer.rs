@@ -1,47 +1,49 @@
 //! Search for counter-offers.
 
-use super::over_time::Found;
-use super::{Offer, Offers, Short, field, grant, over_time, until};
+use super::over_time::PartialPlans;
+use super::{
+    CounterOffer, CounterOffers, RequestShortfall, available_field, over_time, plan_request, until,
+};
 use crate::ledger::View;
-use crate::policy::Limits;
-use crate::request::{Pace, Plan, Request, Wish};
-use crate::split::{Known, Route, most, reach, total};
-use crate::time::{Moment, Rate, Window};
+use crate::policy::RequestLimits;
+use crate::request::{CircuitRequest, Demand, ReservationPlan, VolumePace};
+use crate::split::{RateEvidence, RatedPath, find_routes, max_rate_routes, total_rate};
+use crate::time::{BitsPerSecond, MomentMs, Window};
 
 /// Maximum number of start times to try.
 const MAX_STARTS: usize = 48;
 
 /// Maximum number of start times to try without a cut that rules out the earlier ones. Each may
 /// need a search.
-const MAX_SEARCHED: usize = 4;
+const MAX_UNGUIDED_STARTS: usize = 4;
 
 /// Finds counter-offers for a request that does not fit.
 ///
 /// `frees` is the moment at which the cut of the proof frees up, if the proof is a cut; the inner
 /// `None` means never. `goes_on` is called before each step; the search stops once it returns
 /// `false`. The cheapest steps run first.
-pub(super) fn offers(
+pub(super) fn find_offers(
     view: &View<'_>,
-    request: &Request,
-    limits: &Limits,
-    now: Moment,
-    (short, frees): (&Short, Option<Option<Moment>>),
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+    (short, frees): (&RequestShortfall, Option<Option<MomentMs>>),
     goes_on: &mut dyn FnMut() -> bool,
-) -> Offers {
-    let good = |request: Request| offer(view, request, limits, now);
-    let carried = |found: &Found, most| {
-        let request = carrying(request, found.bytes(), most)?;
-        offer_of(view, request, limits, now, |request| {
-            let plan = found.plan(found.bytes());
-            plan.or_else(|| grant(view, request, limits).ok())
+) -> CounterOffers {
+    let good = |request: CircuitRequest| offer_if_granted(view, request, limits, now);
+    let carried = |found: &PartialPlans, most| {
+        let request = volume_request(request, found.bytes(), most)?;
+        offer_with_plan(view, request, limits, now, |request| {
+            let plan = found.plan_for(found.bytes());
+            plan.or_else(|| plan_request(view, request, limits).ok())
         })
     };
     match (short, request.wish) {
-        (Short::Rate(short), Wish::Rate(rate)) => {
+        (RequestShortfall::Rate(short), Demand::Rate(rate)) => {
             let slower = goes_on()
-                .then(|| slower(view, request, limits, now, (rate, &short.routes)))
+                .then(|| offer_lower_rate(view, request, limits, now, (rate, &short.routes)))
                 .flatten();
-            let later = later(
+            let later = offer_later_start(
                 view,
                 request,
                 limits,
@@ -49,68 +51,79 @@ pub(super) fn offers(
                 (rate, &short.known, frees),
                 goes_on,
             );
-            let most = goes_on().then(|| over_time::most(view, request, limits.rate));
-            Offers {
+            let most = goes_on().then(|| over_time::plan_most(view, request, limits.rate));
+            CounterOffers {
                 later,
                 slower,
                 volume: most.and_then(|most| carried(&most, None)),
             }
         }
-        (Short::Volume(short), Wish::Volume { most, .. }) => {
+        (RequestShortfall::Volume(short), Demand::Volume { most, .. }) => {
             let volume = goes_on().then(|| carried(&short.found, most)).flatten();
-            let later = goes_on().then(|| finish(view, request, limits)).flatten();
-            Offers {
+            let later = goes_on()
+                .then(|| earliest_finish_request(view, request, limits))
+                .flatten();
+            CounterOffers {
                 later: later.and_then(good),
                 slower: None,
                 volume,
             }
         }
-        _ => Offers::default(),
+        _ => CounterOffers::default(),
     }
 }
 
 /// Returns the request as an offer if it is granted.
-fn offer(view: &View<'_>, request: Request, limits: &Limits, now: Moment) -> Option<Offer> {
-    offer_of(view, request, limits, now, |request| {
-        grant(view, request, limits).ok()
+fn offer_if_granted(
+    view: &View<'_>,
+    request: CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+) -> Option<CounterOffer> {
+    offer_with_plan(view, request, limits, now, |request| {
+        plan_request(view, request, limits).ok()
     })
 }
 
 /// Returns the request as an offer if it passes the checks and `plan` yields a plan.
-fn offer_of(
+fn offer_with_plan(
     view: &View<'_>,
-    request: Request,
-    limits: &Limits,
-    now: Moment,
-    plan: impl FnOnce(&Request) -> Option<Plan>,
-) -> Option<Offer> {
+    request: CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+    plan: impl FnOnce(&CircuitRequest) -> Option<ReservationPlan>,
+) -> Option<CounterOffer> {
     request.check(view.network()).ok()?;
     limits.check(&request, now).ok()?;
     let plan = plan(&request)?;
-    Some(Offer { request, plan })
+    Some(CounterOffer { request, plan })
 }
 
 /// Returns the same request for `bytes` bytes as early as possible, or `None` for zero bytes.
-fn carrying(request: &Request, bytes: u64, most: Option<Rate>) -> Option<Request> {
-    (bytes > 0).then(|| Request {
-        wish: Wish::Volume {
+fn volume_request(
+    request: &CircuitRequest,
+    bytes: u64,
+    most: Option<BitsPerSecond>,
+) -> Option<CircuitRequest> {
+    (bytes > 0).then(|| CircuitRequest {
+        wish: Demand::Volume {
             bytes,
             most,
-            pace: Pace::Early,
+            pace: VolumePace::Early,
         },
         ..request.clone()
     })
 }
 
 /// Offers the same request at the earliest start at which it fits.
-fn later(
+fn offer_later_start(
     view: &View<'_>,
-    request: &Request,
-    limits: &Limits,
-    now: Moment,
-    (rate, known, frees): (Rate, &Known, Option<Option<Moment>>),
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+    (rate, known, frees): (BitsPerSecond, &RateEvidence, Option<Option<MomentMs>>),
     goes_on: &mut dyn FnMut() -> bool,
-) -> Option<Offer> {
+) -> Option<CounterOffer> {
     let network = view.network();
     let mut asked = request.clone();
     let mut known = known.clone();
@@ -125,74 +138,80 @@ fn later(
             return None;
         }
         let start = match &known {
-            Known::Cut(cut) => match first.take() {
+            RateEvidence::Cut(cut) => match first.take() {
                 Some(start) => start,
-                None => until::frees(view, &cut.links, request.paths, rate, asked.window)?,
+                None => {
+                    until::earliest_free_start(view, &cut.links, request.paths, rate, asked.window)?
+                }
             },
-            Known::Searched(_) | Known::Unknown(_) => {
+            RateEvidence::Searched(_) | RateEvidence::Unknown(_) => {
                 searched += 1;
-                if searched > MAX_SEARCHED {
+                if searched > MAX_UNGUIDED_STARTS {
                     return None;
                 }
                 let usable = network
                     .ids()
-                    .filter(|link| request.elements.allow(network, request.ends, *link));
-                until::changes(view, usable, asked.window)?
+                    .filter(|link| request.elements.allows_link(network, request.ends, *link));
+                until::next_change(view, usable, asked.window)?
             }
         };
-        asked.window = asked.window.from_start(start.max(asked.window.start));
+        asked.window = asked.window.starting_at(start.max(asked.window.start));
         if asked.check(network).is_err() || limits.check(&asked, now).is_err() {
             return None;
         }
-        match grant(view, &asked, limits) {
+        match plan_request(view, &asked, limits) {
             Ok(plan) => {
-                return Some(Offer {
+                return Some(CounterOffer {
                     request: asked,
                     plan,
                 });
             }
-            Err(Short::Rate(short)) => known = short.known,
-            Err(Short::Volume(_)) => return None,
+            Err(RequestShortfall::Rate(short)) => known = short.known,
+            Err(RequestShortfall::Volume(_)) => return None,
         }
     }
     None
 }
 
 /// Offers the highest rate in the same window.
-fn slower(
+fn offer_lower_rate(
     view: &View<'_>,
-    request: &Request,
-    limits: &Limits,
-    now: Moment,
-    (rate, found): (Rate, &[Route]),
-) -> Option<Offer> {
-    let field = field(view, request, request.window);
-    let (routes, _) = most(&field, &request.ask(), rate.saturating_sub(1));
-    let rate = total(&routes).max(total(found));
-    let slower = (rate > 0).then(|| Request {
-        wish: Wish::Rate(rate),
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+    now: MomentMs,
+    (rate, found): (BitsPerSecond, &[RatedPath]),
+) -> Option<CounterOffer> {
+    let field = available_field(view, request, request.window);
+    let (routes, _) = max_rate_routes(&field, &request.path_constraints(), rate.saturating_sub(1));
+    let rate = total_rate(&routes).max(total_rate(found));
+    let slower = (rate > 0).then(|| CircuitRequest {
+        wish: Demand::Rate(rate),
         ..request.clone()
     });
-    offer_of(view, slower?, limits, now, |slower| {
-        let routes = reach(&field, &slower.ask(), rate).ok()?;
-        Some(Plan::constant(slower.window, routes))
+    offer_with_plan(view, slower?, limits, now, |slower| {
+        let routes = find_routes(&field, &slower.path_constraints(), rate).ok()?;
+        Some(ReservationPlan::constant(slower.window, routes))
     })
 }
 
 /// Returns a request for the same volume by the earliest end.
-fn finish(view: &View<'_>, request: &Request, limits: &Limits) -> Option<Request> {
-    let Wish::Volume { bytes, most, .. } = request.wish else {
+fn earliest_finish_request(
+    view: &View<'_>,
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+) -> Option<CircuitRequest> {
+    let Demand::Volume { bytes, most, .. } = request.wish else {
         return None;
     };
-    let goal = over_time::Goal::of(bytes, most, Pace::Early, limits);
-    let plan = over_time::earliest(view, request, &goal)?;
+    let goal = over_time::Goal::within_limits(bytes, most, VolumePace::Early, limits);
+    let plan = over_time::plan_earliest_finish(view, request, &goal)?;
     let window = Window::new(request.window.start, plan.window().end);
-    Some(Request {
+    Some(CircuitRequest {
         window,
-        wish: Wish::Volume {
+        wish: Demand::Volume {
             bytes,
             most,
-            pace: Pace::Early,
+            pace: VolumePace::Early,
         },
         ..request.clone()
     })

@@ -10,15 +10,15 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use super::field;
+use super::available_field;
 use crate::ledger::View;
 use crate::network::LinkId;
-use crate::path::Field;
-use crate::policy::Limits;
-use crate::request::{Pace, Plan, Request};
-use crate::split::{Ask, Cut, minimum_cut, reach};
-use crate::time::{MAX_MOMENT, MAX_RATE, Moment, Rate, Volume, Window};
-use filling::{Filling, Look};
+use crate::path::BandwidthField;
+use crate::policy::RequestLimits;
+use crate::request::{CircuitRequest, ReservationPlan, VolumePace};
+use crate::split::{Cut, PathConstraints, find_routes, minimum_cut};
+use crate::time::{BitsPerSecond, MAX_MOMENT, MAX_RATE, MomentMs, Volume, Window};
+use filling::{Filling, SearchEffort};
 
 /// Maximum number of stretches in the first attempt. Neighbouring stretches are merged, with the
 /// rate left throughout, until there are no more than this. Up to this number, the best routes are
@@ -34,16 +34,21 @@ pub(super) struct Goal {
     /// Volume to carry.
     pub(super) volume: Volume,
     /// Maximum rate, in bit/s.
-    pub(super) most: Option<Rate>,
+    pub(super) most: Option<BitsPerSecond>,
     /// Distribution over the window.
-    pub(super) pace: Pace,
+    pub(super) pace: VolumePace,
 }
 
 impl Goal {
     /// Returns a goal of `bytes` bytes, no faster than the ends and the limits allow.
-    pub(super) fn of(bytes: u64, most: Option<Rate>, pace: Pace, limits: &Limits) -> Self {
+    pub(super) fn within_limits(
+        bytes: u64,
+        most: Option<BitsPerSecond>,
+        pace: VolumePace,
+        limits: &RequestLimits,
+    ) -> Self {
         Self {
-            volume: Volume::of_bytes(bytes),
+            volume: Volume::from_bytes(bytes),
             most: most.into_iter().chain(limits.rate).min(),
             pace,
         }
@@ -52,19 +57,19 @@ impl Goal {
 
 /// A volume that does not fit.
 #[derive(Debug, Clone)]
-pub(super) struct Short {
+pub(super) struct VolumeShortfall {
     /// Volumes that do fit.
-    pub(super) found: Found,
+    pub(super) found: PartialPlans,
     /// Evidence of the shortfall.
-    pub(super) known: Known,
+    pub(super) known: VolumeEvidence,
 }
 
 /// Partial plans for a volume that does not fit: the result of each attempt, in the order of
 /// [`plan`].
 #[derive(Debug, Clone)]
-pub(super) struct Found(Vec<Filling>);
+pub(super) struct PartialPlans(Vec<Filling>);
 
-impl Found {
+impl PartialPlans {
     /// Returns the most bytes that any attempt carries.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.0.iter().map(|filling| filling.carried().bytes());
@@ -74,18 +79,18 @@ impl Found {
     /// Returns the plan that [`plan`] makes of `bytes` bytes as early as possible, from the first
     /// attempt that carries them. `bytes` is at most what was found. Returns `None` if that needs
     /// another attempt.
-    pub(super) fn plan(&self, bytes: u64) -> Option<Plan> {
-        let volume = Volume::of_bytes(bytes);
+    pub(super) fn plan_for(&self, bytes: u64) -> Option<ReservationPlan> {
+        let volume = Volume::from_bytes(bytes);
         let mut looks = self.0.iter();
         looks
             .find(|filling| filling.carried() >= volume)?
-            .of(volume)
+            .plan_for(volume)
     }
 }
 
 /// Evidence that no more fits.
 #[derive(Debug, Clone)]
-pub(super) enum Known {
+pub(super) enum VolumeEvidence {
     /// This cut carries no more than this volume within the window.
     Cut(Cut, Volume),
     /// All stretches together carry no more than this volume.
@@ -95,18 +100,26 @@ pub(super) enum Known {
 }
 
 /// Plans a volume within the request's window.
-pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Plan, Short> {
+pub(super) fn plan_volume(
+    view: &View<'_>,
+    request: &CircuitRequest,
+    goal: &Goal,
+) -> Result<ReservationPlan, VolumeShortfall> {
     let window = request.window;
     let even = goal
         .volume
-        .rate_within(window.length())
+        .min_rate_within(window.length())
         .filter(|rate| goal.most.is_none_or(|most| *rate <= most));
-    if goal.pace == Pace::Even
+    if goal.pace == VolumePace::Even
         && let Some(rate) = even
-        && let Ok(routes) = reach(&field(view, request, window), &request.ask(), rate)
+        && let Ok(routes) = find_routes(
+            &available_field(view, request, window),
+            &request.path_constraints(),
+            rate,
+        )
     {
-        let length = goal.volume.time_at(rate).unwrap_or(window.length());
-        return Ok(Plan::constant(
+        let length = goal.volume.duration_at(rate).unwrap_or(window.length());
+        return Ok(ReservationPlan::constant(
             Window::new(window.start, window.start.saturating_add_unsigned(length)),
             routes,
         ));
@@ -115,60 +128,68 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
     let quick = sweep.fill(
         goal,
         sweep.len().div_ceil(MAX_MERGED_STRETCHES),
-        Look::Widest,
+        SearchEffort::Widest,
     );
     if quick.is_enough() {
         return Ok(quick.plan());
     }
-    let (cut, volume) = passing(view, request, goal);
+    let (cut, volume) = volume_cut(view, request, goal);
     if volume < goal.volume {
         // A partial volume is still worth an offer.
-        return Err(Short {
-            found: sweep.nearest(goal, quick),
-            known: Known::Cut(cut, volume),
+        return Err(VolumeShortfall {
+            found: sweep.fill_best(goal, quick),
+            known: VolumeEvidence::Cut(cut, volume),
         });
     }
     let mut found = vec![quick];
-    let mut known = Known::Unknown;
+    let mut known = VolumeEvidence::Unknown;
     if sweep.len() <= MAX_STRETCHES {
         // Up to this number, they were already tried one by one.
-        let one_by_one = (sweep.len() > MAX_MERGED_STRETCHES).then_some(Look::Widest);
-        for look in one_by_one.into_iter().chain([Look::Best]) {
+        let one_by_one = (sweep.len() > MAX_MERGED_STRETCHES).then_some(SearchEffort::Widest);
+        for look in one_by_one.into_iter().chain([SearchEffort::Best]) {
             let filling = sweep.fill(goal, 1, look);
             if filling.is_enough() {
                 return Ok(filling.plan());
             }
-            if look == Look::Best && filling.limit() < goal.volume {
-                known = Known::Stretches(filling.limit());
+            if look == SearchEffort::Best && filling.limit() < goal.volume {
+                known = VolumeEvidence::Stretches(filling.limit());
             }
             found.push(filling);
         }
     }
-    Err(Short {
-        found: Found(found),
+    Err(VolumeShortfall {
+        found: PartialPlans(found),
         known,
     })
 }
 
 /// Finds the most that fits in the request's window, at `fastest` or less.
-pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) -> Found {
+pub(super) fn plan_most(
+    view: &View<'_>,
+    request: &CircuitRequest,
+    fastest: Option<BitsPerSecond>,
+) -> PartialPlans {
     let goal = Goal {
         volume: Volume(u128::MAX),
         most: fastest,
-        pace: Pace::Early,
+        pace: VolumePace::Early,
     };
     let sweep = Sweep::new(view, request, request.window);
     let quick = sweep.fill(
         &goal,
         sweep.len().div_ceil(MAX_MERGED_STRETCHES),
-        Look::Widest,
+        SearchEffort::Widest,
     );
-    sweep.nearest(&goal, quick)
+    sweep.fill_best(&goal, quick)
 }
 
 /// Plans a volume without a deadline, so that it ends early. The window grows until the volume
 /// fits.
-pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Option<Plan> {
+pub(super) fn plan_earliest_finish(
+    view: &View<'_>,
+    request: &CircuitRequest,
+    goal: &Goal,
+) -> Option<ReservationPlan> {
     let start = request.window.start;
     let free = view.end().unwrap_or(start).max(start);
     let mut length = request.window.length();
@@ -181,7 +202,7 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
         if sweep.len() > MAX_STRETCHES {
             return None;
         }
-        let done = sweep.fill(goal, 1, Look::Widest);
+        let done = sweep.fill(goal, 1, SearchEffort::Widest);
         if end == MAX_MOMENT || done.is_enough() {
             return done.is_enough().then(|| done.plan());
         }
@@ -192,25 +213,25 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
 /// may use.
 struct Sweep<'a> {
     window: Window,
-    ask: Ask,
+    ask: PathConstraints,
     /// Rates left at the start of the window.
-    field: Field<'a>,
+    field: BandwidthField<'a>,
     /// Moments of change in order, with the links that change and the rate left from then on.
-    changes: BTreeMap<Moment, Vec<(LinkId, Rate)>>,
+    changes: BTreeMap<MomentMs, Vec<(LinkId, BitsPerSecond)>>,
 }
 
 impl<'a> Sweep<'a> {
-    fn new(view: &View<'a>, request: &Request, window: Window) -> Self {
-        let field = field(view, request, moment(window.start));
-        let mut changes: BTreeMap<Moment, Vec<(LinkId, Rate)>> = BTreeMap::new();
-        for link in view.network().ids().filter(|link| field.usable(*link)) {
+    fn new(view: &View<'a>, request: &CircuitRequest, window: Window) -> Self {
+        let field = available_field(view, request, instant_window(window.start));
+        let mut changes: BTreeMap<MomentMs, Vec<(LinkId, BitsPerSecond)>> = BTreeMap::new();
+        for link in view.network().ids().filter(|link| field.is_usable(*link)) {
             for (at, left) in view.changes(link, window) {
                 changes.entry(at).or_default().push((link, left));
             }
         }
         Self {
             window,
-            ask: request.ask(),
+            ask: request.path_constraints(),
             field,
             changes,
         }
@@ -223,19 +244,19 @@ impl<'a> Sweep<'a> {
 
     /// Finds the most that fits although a cut rules out the whole volume: the quick attempt, and
     /// the best attempt that this number of stretches permits.
-    fn nearest(&self, goal: &Goal, quick: Filling) -> Found {
+    fn fill_best(&self, goal: &Goal, quick: Filling) -> PartialPlans {
         let look = match self.len() {
-            count if count <= MAX_MERGED_STRETCHES => Some(Look::Best),
-            count if count <= MAX_STRETCHES => Some(Look::Widest),
+            count if count <= MAX_MERGED_STRETCHES => Some(SearchEffort::Best),
+            count if count <= MAX_STRETCHES => Some(SearchEffort::Widest),
             _ => None,
         };
         let better = look.map(|look| self.fill(goal, 1, look));
-        Found([quick].into_iter().chain(better).collect())
+        PartialPlans([quick].into_iter().chain(better).collect())
     }
 
     /// Fills one stretch after another until the goal is met. `together` neighbours count as one
     /// stretch, with the rate left throughout.
-    fn fill(&self, goal: &Goal, together: usize, look: Look) -> Filling {
+    fn fill(&self, goal: &Goal, together: usize, look: SearchEffort) -> Filling {
         let mut filling = Filling::new(goal, self.ask, look);
         let mut field = self.field.clone();
         let mut start = self.window.start;
@@ -251,8 +272,8 @@ impl<'a> Sweep<'a> {
                 start = *at;
             }
             for (link, left) in changed {
-                field.set(*link, *left);
-                least.set(*link, (*left).min(least.room(*link)));
+                field.set_room(*link, *left);
+                least.set_room(*link, (*left).min(least.room(*link)));
             }
             if ends {
                 least.clone_from(&field);
@@ -264,13 +285,13 @@ impl<'a> Sweep<'a> {
 }
 
 /// Returns a window of one millisecond.
-const fn moment(at: Moment) -> Window {
+const fn instant_window(at: MomentMs) -> Window {
     Window::new(at, at.saturating_add(1))
 }
 
 /// Returns the most that passes between the ends within the window, by what each link carries in
 /// all of it: the narrowest cut, and its volume.
-fn passing(view: &View<'_>, request: &Request, goal: &Goal) -> (Cut, Volume) {
+fn volume_cut(view: &View<'_>, request: &CircuitRequest, goal: &Goal) -> (Cut, Volume) {
     let (network, window) = (view.network(), request.window);
     let fastest = Volume::carried(goal.most.unwrap_or(MAX_RATE), window.length());
     let carries = |link: LinkId| view.left_to_carry(link, window).min(fastest);
@@ -280,10 +301,10 @@ fn passing(view: &View<'_>, request: &Request, goal: &Goal) -> (Cut, Volume) {
         .0
         .div_ceil(u128::from(MAX_RATE))
         .max(1);
-    let allowed = |link: LinkId| request.elements.allow(network, request.ends, link);
-    let units = Field::new(network, |link| {
+    let allowed = |link: LinkId| request.elements.allows_link(network, request.ends, link);
+    let units = BandwidthField::new(network, |link| {
         let units = carries(link).0.div_ceil(unit);
-        allowed(link).then(|| Rate::try_from(units).unwrap_or(Rate::MAX))
+        allowed(link).then(|| BitsPerSecond::try_from(units).unwrap_or(BitsPerSecond::MAX))
     });
     let cut = minimum_cut(&units, request.ends);
     let volume = cut

@@ -1,31 +1,31 @@
 //! Search for counter-offers outside the decision, and their validation against a newer book.
 
-use super::{Offer, Offers, Proof, Short, grant, offer};
-use crate::ledger::{Seen, Snapshot, View};
-use crate::policy::Limits;
-use crate::request::Request;
-use crate::time::Moment;
+use super::{CounterOffer, CounterOffers, RefusalProof, RequestShortfall, offer, plan_request};
+use crate::ledger::{LedgerSnapshot, View, ViewAdjustments};
+use crate::policy::RequestLimits;
+use crate::request::CircuitRequest;
+use crate::time::MomentMs;
 
 /// State of a refused request, from which counter-offers can be found in the book that refused it.
 #[derive(Debug, Clone)]
-pub struct Search {
-    request: Request,
-    limits: Limits,
-    now: Moment,
-    short: Short,
+pub struct OfferSearch {
+    request: CircuitRequest,
+    limits: RequestLimits,
+    now: MomentMs,
+    short: RequestShortfall,
     /// Moment at which the cut of the proof frees up, if the proof is a cut.
-    frees: Option<Option<Moment>>,
+    frees: Option<Option<MomentMs>>,
     /// Differences between the view and the book.
-    seen: Seen,
+    seen: ViewAdjustments,
 }
 
-impl Search {
+impl OfferSearch {
     pub(super) fn new(
         view: &View<'_>,
-        request: &Request,
-        limits: &Limits,
-        now: Moment,
-        (short, proof): (Short, &Proof),
+        request: &CircuitRequest,
+        limits: &RequestLimits,
+        now: MomentMs,
+        (short, proof): (RequestShortfall, &RefusalProof),
     ) -> Self {
         Self {
             request: request.clone(),
@@ -33,22 +33,30 @@ impl Search {
             now,
             short,
             frees: match proof {
-                Proof::Cut { until, .. } => Some(*until),
+                RefusalProof::Cut { until, .. } => Some(*until),
                 _ => None,
             },
-            seen: Seen::of(view),
+            seen: ViewAdjustments::from_view(view),
         }
     }
 
     /// Finds counter-offers in the book as it was at the decision. `goes_on` is called before each
     /// step; once it returns `false`, only the offers found so far are returned.
     #[must_use]
-    pub fn offers(&self, decided: &Snapshot, goes_on: &mut dyn FnMut() -> bool) -> Offers {
-        self.offers_in(&decided.seen_by(&self.seen), goes_on)
+    pub fn find_offers(
+        &self,
+        decided: &LedgerSnapshot,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> CounterOffers {
+        self.find_offers_in(&decided.view_with(&self.seen), goes_on)
     }
 
-    pub(super) fn offers_in(&self, view: &View<'_>, goes_on: &mut dyn FnMut() -> bool) -> Offers {
-        offer::offers(
+    pub(super) fn find_offers_in(
+        &self,
+        view: &View<'_>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> CounterOffers {
+        offer::find_offers(
             view,
             &self.request,
             &self.limits,
@@ -64,22 +72,27 @@ impl Search {
     /// it is planned again. Returns `None` if it no longer fits, or if it changes a reservation
     /// that may itself have changed.
     #[must_use]
-    pub fn renewed(&self, found: &Offer, before: &Snapshot, newer: &Snapshot) -> Option<Offer> {
-        let Offer { request, .. } = found;
+    pub fn revalidate(
+        &self,
+        found: &CounterOffer,
+        before: &LedgerSnapshot,
+        newer: &LedgerSnapshot,
+    ) -> Option<CounterOffer> {
+        let CounterOffer { request, .. } = found;
         let network = newer.network();
         let mut usable = network
             .ids()
-            .filter(|link| request.elements.allow(network, request.ends, *link));
+            .filter(|link| request.elements.allows_link(network, request.ends, *link));
         let is_as_large = network.links().len() == before.network().links().len();
-        if is_as_large && usable.all(|link| newer.is_alike(before, link, request.window)) {
+        if is_as_large && usable.all(|link| newer.is_unchanged(before, link, request.window)) {
             return Some(found.clone());
         }
-        if self.seen.leaves_out() {
+        if self.seen.removes_plan() {
             return None;
         }
         request.check(network).ok()?;
-        let plan = grant(&newer.seen_by(&self.seen), request, &self.limits).ok()?;
-        Some(Offer {
+        let plan = plan_request(&newer.view_with(&self.seen), request, &self.limits).ok()?;
+        Some(CounterOffer {
             request: request.clone(),
             plan,
         })

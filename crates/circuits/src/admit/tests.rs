@@ -2,42 +2,50 @@
 
 use std::collections::BTreeSet;
 
-use super::{Answer, Counter, NoRoom, Proof, Refusal, decide};
-use crate::ledger::{Ledger, ReservationId, View};
-use crate::network::{LinkId, Network, NodeId, Share};
-use crate::policy::{Limits, PolicyRefusal};
-use crate::request::{Pace, Request, RequestFault, Wish};
+use super::{
+    Admission, AdmissionRefusal, CounterOfferMode, InsufficientBandwidth, RefusalProof, decide,
+};
+use crate::ledger::{BandwidthLedger, ReservationId, View};
+use crate::network::{CircuitNetwork, LinkId, LinkShare, NodeId};
+use crate::policy::{PolicyRefusal, RequestLimits};
+use crate::request::{CircuitRequest, Demand, RequestFault, VolumePace};
 use crate::testing::{network, request};
-use crate::time::{Moment, Window};
+use crate::time::{MomentMs, Window};
 
-const NOW: Moment = 0;
+const NOW: MomentMs = 0;
 
-fn asked(network: &Network, ledger: &Ledger, request: &Request, limits: &Limits) -> Answer {
+fn asked(
+    network: &CircuitNetwork,
+    ledger: &BandwidthLedger,
+    request: &CircuitRequest,
+    limits: &RequestLimits,
+) -> Admission {
     decide(
         &View::new(network, ledger),
         ledger,
         request,
         limits,
         NOW,
-        Counter::Offer,
+        CounterOfferMode::Offer,
     )
 }
 
-fn refused(answer: Answer) -> NoRoom {
+fn refused(answer: Admission) -> InsufficientBandwidth {
     match answer {
-        Answer::Refused(Refusal::NoRoom(none)) => *none,
+        Admission::Refused(AdmissionRefusal::NoRoom(none)) => *none,
         other => panic!("{other:?}"),
     }
 }
 
 /// Returns two paths between the ends with bookings: one until 100 s, the other until 60 s.
-fn world() -> (Network, Ledger) {
+fn world() -> (CircuitNetwork, BandwidthLedger) {
     let network = network(4, &[(0, 1, 10), (1, 3, 10), (0, 2, 6), (2, 3, 6)]);
-    let mut ledger = Ledger::new(&network);
+    let mut ledger = BandwidthLedger::new(&network);
     for (id, end, rate, without) in [(0, 100_000, 10, 4), (1, 60_000, 6, 0)] {
-        let mut whole = request(&network, Window::new(0, end), Wish::Rate(rate), 1);
+        let mut whole = request(&network, Window::new(0, end), Demand::Rate(rate), 1);
         whole.elements.no_links = BTreeSet::from([LinkId(without)]);
-        let Answer::Granted(plan) = asked(&network, &ledger, &whole, &Limits::default()) else {
+        let Admission::Granted(plan) = asked(&network, &ledger, &whole, &RequestLimits::default())
+        else {
             panic!()
         };
         ledger.take(ReservationId(id), &plan);
@@ -49,9 +57,9 @@ fn world() -> (Network, Ledger) {
 fn a_refusal_names_holders_time_and_counter_offers() {
     let (network, ledger) = world();
     let window = Window::new(50_000, 120_000);
-    let wanted = request(&network, window, Wish::Rate(8), 2);
-    let none = refused(asked(&network, &ledger, &wanted, &Limits::default()));
-    let Proof::Cut { links, rate, until } = &none.proof else {
+    let wanted = request(&network, window, Demand::Rate(8), 2);
+    let none = refused(asked(&network, &ledger, &wanted, &RequestLimits::default()));
+    let RefusalProof::Cut { links, rate, until } = &none.proof else {
         panic!("{:?}", none.proof)
     };
     assert_eq!((*rate, *until), (0, Some(100_000)));
@@ -66,7 +74,7 @@ fn a_refusal_names_holders_time_and_counter_offers() {
         "nothing goes from the first moment on"
     );
     // 6 bit/s from 60 s, and 10 more from 100 s: 560 bits.
-    let Wish::Volume { bytes, .. } = none.offers.volume.unwrap().request.wish else {
+    let Demand::Volume { bytes, .. } = none.offers.volume.unwrap().request.wish else {
         panic!()
     };
     assert_eq!(bytes, 70);
@@ -75,15 +83,16 @@ fn a_refusal_names_holders_time_and_counter_offers() {
 #[test]
 fn a_volume_uses_free_times_and_paths() {
     let (network, ledger) = world();
-    let volume = |bytes, pace| Wish::Volume {
+    let volume = |bytes, pace| Demand::Volume {
         bytes,
         most: None,
         pace,
     };
     let window = Window::new(50_000, 120_000);
-    for pace in [Pace::Early, Pace::Even] {
+    for pace in [VolumePace::Early, VolumePace::Even] {
         let wanted = request(&network, window, volume(70, pace), 2);
-        let Answer::Granted(plan) = asked(&network, &ledger, &wanted, &Limits::default()) else {
+        let Admission::Granted(plan) = asked(&network, &ledger, &wanted, &RequestLimits::default())
+        else {
             panic!()
         };
         let pieces: Vec<(Window, usize)> = plan
@@ -102,11 +111,14 @@ fn a_volume_uses_free_times_and_paths() {
     let none = refused(asked(
         &network,
         &ledger,
-        &request(&network, window, volume(71, Pace::Early), 2),
-        &Limits::default(),
+        &request(&network, window, volume(71, VolumePace::Early), 2),
+        &RequestLimits::default(),
     ));
     assert!(
-        matches!(none.proof, Proof::Volume { .. } | Proof::Stretches { .. }),
+        matches!(
+            none.proof,
+            RefusalProof::Volume { .. } | RefusalProof::Stretches { .. }
+        ),
         "{:?}",
         none.proof
     );
@@ -115,10 +127,11 @@ fn a_volume_uses_free_times_and_paths() {
     let free = request(
         &network,
         Window::new(100_000, 140_000),
-        volume(20, Pace::Even),
+        volume(20, VolumePace::Even),
         2,
     );
-    let Answer::Granted(plan) = asked(&network, &ledger, &free, &Limits::default()) else {
+    let Admission::Granted(plan) = asked(&network, &ledger, &free, &RequestLimits::default())
+    else {
         panic!()
     };
     assert_eq!((plan.0.len(), plan.window()), (1, free.window));
@@ -127,47 +140,49 @@ fn a_volume_uses_free_times_and_paths() {
 #[test]
 fn invalid_and_forbidden_requests_name_the_reason() {
     let (network, ledger) = world();
-    let good = request(&network, Window::new(200_000, 300_000), Wish::Rate(10), 1);
-    let ask = |request: &Request, limits: &Limits| asked(&network, &ledger, request, limits);
-    let none = Limits::default();
-    assert!(matches!(ask(&good, &none), Answer::Granted(_)));
-    let policy = |limits: Limits| match ask(&good, &limits) {
-        Answer::Refused(Refusal::Policy(refusal)) => refusal,
+    let good = request(&network, Window::new(200_000, 300_000), Demand::Rate(10), 1);
+    let ask = |request: &CircuitRequest, limits: &RequestLimits| {
+        asked(&network, &ledger, request, limits)
+    };
+    let none = RequestLimits::default();
+    assert!(matches!(ask(&good, &none), Admission::Granted(_)));
+    let policy = |limits: RequestLimits| match ask(&good, &limits) {
+        Admission::Refused(AdmissionRefusal::Policy(refusal)) => refusal,
         other => panic!("{other:?}"),
     };
-    let rate = policy(Limits {
+    let rate = policy(RequestLimits {
         rate: Some(9),
         ..none
     });
     assert_eq!(rate, PolicyRefusal::Rate { asked: 10, most: 9 });
-    let duration = policy(Limits {
+    let duration = policy(RequestLimits {
         duration: Some(99_999),
         ..none
     });
     assert!(matches!(duration, PolicyRefusal::Duration { .. }));
-    let ahead = policy(Limits {
+    let ahead = policy(RequestLimits {
         ahead: Some(299_999),
         ..none
     });
     assert!(matches!(ahead, PolicyRefusal::Ahead { .. }));
-    let paths = policy(Limits {
+    let paths = policy(RequestLimits {
         paths: Some(0),
         ..none
     });
     assert!(matches!(paths, PolicyRefusal::Paths { .. }));
     // A share of half leaves 5 of 10.
-    let half = Limits {
-        share: Some(Share::HALF),
+    let half = RequestLimits {
+        share: Some(LinkShare::HALF),
         ..none
     };
     let slower = refused(ask(&good, &half)).offers.slower.unwrap();
-    assert_eq!(slower.request.wish, Wish::Rate(5));
+    assert_eq!(slower.request.wish, Demand::Rate(5));
 
-    let fault = |change: &dyn Fn(&mut Request)| {
+    let fault = |change: &dyn Fn(&mut CircuitRequest)| {
         let mut request = good.clone();
         change(&mut request);
         match ask(&request, &none) {
-            Answer::Refused(Refusal::Fault(fault)) => fault,
+            Admission::Refused(AdmissionRefusal::Fault(fault)) => fault,
             other => panic!("{other:?}"),
         }
     };
@@ -181,7 +196,7 @@ fn invalid_and_forbidden_requests_name_the_reason() {
     );
     assert_eq!(fault(&|request| request.paths = 0), RequestFault::Paths(0));
     assert_eq!(
-        fault(&|request| request.wish = Wish::Rate(0)),
+        fault(&|request| request.wish = Demand::Rate(0)),
         RequestFault::Rate(0)
     );
     let past = fault(&|request| request.window.start = -1);
@@ -194,6 +209,6 @@ fn invalid_and_forbidden_requests_name_the_reason() {
     );
     let empty = fault(&|request| request.window.end = request.window.start);
     assert!(matches!(empty, RequestFault::Window(_)));
-    let far = fault(&|request| request.window.end = Moment::MAX);
+    let far = fault(&|request| request.window.end = MomentMs::MAX);
     assert!(matches!(far, RequestFault::Window(_)));
 }

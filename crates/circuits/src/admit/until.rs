@@ -2,7 +2,7 @@
 
 use crate::ledger::View;
 use crate::network::LinkId;
-use crate::time::{Moment, Rate, Window};
+use crate::time::{BitsPerSecond, MomentMs, Window};
 
 /// Maximum number of moments to examine. If there are more, the returned moment is only a lower
 /// bound.
@@ -13,40 +13,45 @@ const MAX_MOMENTS: usize = 250;
 ///
 /// The rate left on a link within a window cannot rise before the window has moved past the last of
 /// the link's highest steps. So only the ends of these steps have to be examined.
-pub(super) fn frees(
+pub(super) fn earliest_free_start(
     view: &View<'_>,
     links: &[LinkId],
     paths: usize,
-    rate: Rate,
+    rate: BitsPerSecond,
     window: Window,
-) -> Option<Moment> {
+) -> Option<MomentMs> {
     let mut start = window.start;
     for _ in 0..MAX_MOMENTS {
-        let peaks: Vec<(Rate, Moment)> = links
+        let peaks: Vec<(BitsPerSecond, MomentMs)> = links
             .iter()
             .map(|link| {
-                let peak = view.peak(*link, window.from_start(start));
+                let peak = view.peak(*link, window.starting_at(start));
                 (
                     view.ceiling(*link).saturating_sub(peak.rate),
                     if peak.rate == 0 {
-                        Moment::MAX
+                        MomentMs::MAX
                     } else {
                         peak.until
                     },
                 )
             })
             .collect();
-        let mut rooms: Vec<Rate> = peaks.iter().map(|(room, _)| *room).collect();
+        let mut rooms: Vec<BitsPerSecond> = peaks.iter().map(|(room, _)| *room).collect();
         rooms.sort_unstable_by(|one, other| other.cmp(one));
-        if rooms.into_iter().take(paths).fold(0, Rate::saturating_add) >= rate {
+        if rooms
+            .into_iter()
+            .take(paths)
+            .fold(0, BitsPerSecond::saturating_add)
+            >= rate
+        {
             return Some(start);
         }
         let next = peaks
             .into_iter()
             .map(|(_, until)| until)
             .min()
-            .unwrap_or(Moment::MAX);
-        if next == Moment::MAX {
+            .unwrap_or(MomentMs::MAX);
+        if next == MomentMs::MAX {
             return None;
         }
         start = next;
@@ -56,14 +61,14 @@ pub(super) fn frees(
 
 /// Returns the earliest moment at which any of these links has more left than from the start of the
 /// window on.
-pub(super) fn changes(
+pub(super) fn next_change(
     view: &View<'_>,
     links: impl Iterator<Item = LinkId>,
     window: Window,
-) -> Option<Moment> {
+) -> Option<MomentMs> {
     let untils = links
         .map(|link| view.peak(link, window))
         .filter(|peak| peak.rate > 0)
         .map(|peak| peak.until);
-    untils.min().filter(|until| *until < Moment::MAX)
+    untils.min().filter(|until| *until < MomentMs::MAX)
 }

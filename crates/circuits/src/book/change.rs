@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{Book, Change, Entry, Fault, Held, Hold, Reservation};
+use super::{BookChange, BookFault, HeldPlan, Hold, JournalEntry, Reservation, ReservationBook};
 use crate::ledger::ReservationId;
-use crate::machine::{Action, Event, Life, Machine};
-use crate::network::{LinkId, Network};
-use crate::path::Ends;
-use crate::request::{Plan, Request};
-use crate::time::{Moment, Rate, Window};
+use crate::machine::{LifecyclePhase, ReservationAction, ReservationEvent, ReservationMachine};
+use crate::network::{CircuitNetwork, LinkId};
+use crate::path::PathEnds;
+use crate::request::{CircuitRequest, ReservationPlan};
+use crate::time::{BitsPerSecond, MomentMs, Window};
 
-type Claims = BTreeMap<LinkId, Vec<(Window, Rate)>>;
+type Claims = BTreeMap<LinkId, Vec<(Window, BitsPerSecond)>>;
 
 /// Returns what one plan takes in excess of another, of each link and at each moment.
 #[must_use]
-pub fn difference(more: &Plan, less: &Plan) -> Claims {
+pub fn plan_difference(more: &ReservationPlan, less: &ReservationPlan) -> Claims {
     let less = less.claims();
     let mut claims = Claims::new();
     for (link, of_link) in more.claims() {
@@ -23,7 +23,7 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
             let ends = known
                 .iter()
                 .flat_map(|(window, _)| [window.start, window.end]);
-            let mut starts: Vec<Moment> = ends
+            let mut starts: Vec<MomentMs> = ends
                 .filter(|at| window.start < *at && *at < window.end)
                 .collect();
             starts.push(window.start);
@@ -35,9 +35,9 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
                 .copied()
                 .chain(std::iter::once(window.end));
             for (start, end) in starts.iter().zip(ends) {
-                let there: Rate = known
+                let there: BitsPerSecond = known
                     .iter()
-                    .filter(|(window, _)| window.holds(*start))
+                    .filter(|(window, _)| window.contains(*start))
                     .map(|(_, rate)| rate)
                     .sum();
                 if rate > there {
@@ -54,8 +54,13 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
 
 /// Returns true if the pieces of a plan are in order of time, and each path connects the ends.
 /// Pieces that end by `from` may have other ends.
-fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
-    let joined = |path: &crate::path::Path| {
+fn is_sound_plan(
+    network: &CircuitNetwork,
+    ends: PathEnds,
+    plan: &ReservationPlan,
+    from: MomentMs,
+) -> bool {
+    let joined = |path: &crate::path::LinkPath| {
         let mut at = ends.from;
         let follows = path.0.iter().all(|id| {
             network.link(*id).is_some_and(|link| {
@@ -66,42 +71,45 @@ fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
         });
         follows && at == ends.to
     };
-    let mut over = Moment::MIN;
+    let mut over = MomentMs::MIN;
     plan.0.iter().all(|piece| {
         let in_order =
-            piece.window.start >= over && !piece.window.is_empty() && piece.window.in_range();
+            piece.window.start >= over && !piece.window.is_empty() && piece.window.is_in_range();
         over = piece.window.end;
         in_order
             && (piece.window.end <= from || piece.routes.iter().all(|route| joined(&route.path)))
     })
 }
 
-impl Book {
+impl ReservationBook {
     /// Applies the next entry of the journal. Returns the actions that remain to be done outside
     /// the book, by reservation.
     ///
     /// # Errors
     /// [`Fault`]; the book is unchanged.
-    pub fn apply(&mut self, entry: &Entry) -> Result<Vec<(ReservationId, Action)>, Fault> {
+    pub fn apply(
+        &mut self,
+        entry: &JournalEntry,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
         if entry.number != self.next_entry {
-            return Err(Fault::Order {
+            return Err(BookFault::Order {
                 expected: self.next_entry,
                 found: entry.number,
             });
         }
         if entry.at < self.written {
-            return Err(Fault::Time {
+            return Err(BookFault::Time {
                 number: entry.number,
                 at: entry.at,
                 before: self.written,
             });
         }
         let actions = match &entry.change {
-            Change::Held { holds, until } => self.hold(holds, *until)?,
-            Change::Changing { hold, until } => self.hold_change(hold, *until)?,
-            Change::Event { id, event } => self.happen(*id, *event)?,
-            Change::Returned { id, from } => self.give_back(*id, *from)?,
-            Change::Forgotten { id } => self.forget(*id)?,
+            BookChange::Held { holds, until } => self.apply_hold(holds, *until)?,
+            BookChange::Changing { hold, until } => self.apply_hold_change(hold, *until)?,
+            BookChange::Event { id, event } => self.apply_event(*id, *event)?,
+            BookChange::Returned { id, from } => self.apply_return(*id, *from)?,
+            BookChange::Forgotten { id } => self.apply_forget(*id)?,
         };
         self.next_entry += 1;
         self.written = entry.at;
@@ -109,11 +117,11 @@ impl Book {
     }
 
     /// Takes the claims if all of them fit.
-    fn claim(&mut self, id: ReservationId, claims: &Claims) -> Result<(), Fault> {
+    fn claim(&mut self, id: ReservationId, claims: &Claims) -> Result<(), BookFault> {
         for (link, of_link) in claims {
             for (window, rate) in of_link {
                 if self.view().left(*link, *window) < *rate {
-                    return Err(Fault::Overbooked { id, link: *link });
+                    return Err(BookFault::Overbooked { id, link: *link });
                 }
             }
         }
@@ -133,22 +141,25 @@ impl Book {
         }
     }
 
-    fn hold(
+    fn apply_hold(
         &mut self,
         holds: &[Hold],
-        until: Moment,
-    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
+        until: MomentMs,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
         for (hold, number) in holds.iter().zip(self.next_id..) {
             if hold.id.0 != number {
-                return Err(Fault::NotNext(hold.id));
+                return Err(BookFault::NotNext(hold.id));
             }
-            if !sound(&self.network, hold.request.ends, &hold.plan, Moment::MIN) {
-                return Err(Fault::Plan(hold.id));
+            if !is_sound_plan(&self.network, hold.request.ends, &hold.plan, MomentMs::MIN) {
+                return Err(BookFault::Plan(hold.id));
             }
         }
-        let mut machine = Machine::default();
-        for event in [Event::Reserve, Event::ReserveConfirmed] {
-            machine = step(machine, ReservationId(self.next_id), event)?.0;
+        let mut machine = ReservationMachine::default();
+        for event in [
+            ReservationEvent::Reserve,
+            ReservationEvent::ReserveConfirmed,
+        ] {
+            machine = step_machine(machine, ReservationId(self.next_id), event)?.0;
         }
         for (place, hold) in holds.iter().enumerate() {
             if let Err(fault) = self.claim(hold.id, &hold.plan.claims()) {
@@ -159,87 +170,98 @@ impl Book {
             }
         }
         for hold in holds {
-            let held = Held {
+            let held = HeldPlan {
                 request: hold.request.clone(),
                 plan: hold.plan.clone(),
                 until,
             };
             let reservation = Reservation {
                 request: hold.request.clone(),
-                plan: Plan::default(),
+                plan: ReservationPlan::default(),
                 held: Some(held),
                 machine,
             };
             self.replace(hold.id, Some(reservation));
             self.next_id += 1;
         }
-        Ok(holds.iter().map(|hold| (hold.id, Action::Hold)).collect())
+        Ok(holds
+            .iter()
+            .map(|hold| (hold.id, ReservationAction::Hold))
+            .collect())
     }
 
-    fn hold_change(
+    fn apply_hold_change(
         &mut self,
         hold: &Hold,
-        until: Moment,
-    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
-        let mut reservation = self.known(hold.id)?.clone();
-        for event in [Event::Reserve, Event::ReserveConfirmed] {
-            reservation.machine = step(reservation.machine, hold.id, event)?.0;
+        until: MomentMs,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
+        let mut reservation = self.find_reservation(hold.id)?.clone();
+        for event in [
+            ReservationEvent::Reserve,
+            ReservationEvent::ReserveConfirmed,
+        ] {
+            reservation.machine = step_machine(reservation.machine, hold.id, event)?.0;
         }
         // The ends of past pieces may differ: the request names those of the new ones.
-        let Request { ends, window, .. } = &hold.request;
-        if !sound(&self.network, *ends, &hold.plan, window.start) {
-            return Err(Fault::Plan(hold.id));
+        let CircuitRequest { ends, window, .. } = &hold.request;
+        if !is_sound_plan(&self.network, *ends, &hold.plan, window.start) {
+            return Err(BookFault::Plan(hold.id));
         }
-        self.claim(hold.id, &difference(&hold.plan, &reservation.plan))?;
-        reservation.held = Some(Held {
+        self.claim(hold.id, &plan_difference(&hold.plan, &reservation.plan))?;
+        reservation.held = Some(HeldPlan {
             request: hold.request.clone(),
             plan: hold.plan.clone(),
             until,
         });
         self.replace(hold.id, Some(reservation));
-        Ok(vec![(hold.id, Action::Hold)])
+        Ok(vec![(hold.id, ReservationAction::Hold)])
     }
 
     /// Applies an event and the actions that concern the book. Returns the remaining actions.
-    fn happen(
+    fn apply_event(
         &mut self,
         id: ReservationId,
-        event: Event,
-    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
-        let mut reservation = self.known(id)?.clone();
+        event: ReservationEvent,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
+        let mut reservation = self.find_reservation(id)?.clone();
         // Holds have journal entries of their own.
-        if matches!(event, Event::Reserve | Event::ReserveConfirmed) {
-            let not_now = reservation.machine.not_now(event);
-            return Err(Fault::NotNow { id, not_now });
+        if matches!(
+            event,
+            ReservationEvent::Reserve | ReservationEvent::ReserveConfirmed
+        ) {
+            let not_now = reservation.machine.invalid_transition(event);
+            return Err(BookFault::NotNow { id, not_now });
         }
         let mut outside = Vec::new();
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            let (machine, actions) = step(reservation.machine, id, event)?;
+            let (machine, actions) = step_machine(reservation.machine, id, event)?;
             reservation.machine = machine;
             for action in actions {
                 match action {
-                    Action::GiveBackHeld => {
+                    ReservationAction::GiveBackHeld => {
                         if let Some(held) = reservation.held.take() {
-                            self.unclaim(id, &difference(&held.plan, &reservation.plan));
+                            self.unclaim(id, &plan_difference(&held.plan, &reservation.plan));
                         }
                     }
-                    Action::Commit => {
+                    ReservationAction::Commit => {
                         if let Some(held) = reservation.held.take() {
                             // If nothing was promised, the ledger already holds all of it.
                             if !reservation.plan.0.is_empty() {
-                                self.unclaim(id, &difference(&held.plan, &reservation.plan));
+                                self.unclaim(id, &plan_difference(&held.plan, &reservation.plan));
                                 self.ledger.free(id, &reservation.plan);
                                 self.ledger.take(id, &held.plan);
                             }
                             (reservation.request, reservation.plan) = (held.request, held.plan);
                         }
-                        events.push(Event::CommitConfirmed);
+                        events.push(ReservationEvent::CommitConfirmed);
                     }
-                    Action::ConfirmAbort => events.push(Event::AbortConfirmed),
-                    Action::GiveBackAll => {
+                    ReservationAction::ConfirmAbort => {
+                        events.push(ReservationEvent::AbortConfirmed)
+                    }
+                    ReservationAction::GiveBackAll => {
                         self.ledger.free(id, &reservation.plan);
-                        reservation.plan = Plan::default();
+                        reservation.plan = ReservationPlan::default();
                     }
                     other => outside.push((id, other)),
                 }
@@ -249,16 +271,16 @@ impl Book {
         Ok(outside)
     }
 
-    fn give_back(
+    fn apply_return(
         &mut self,
         id: ReservationId,
-        from: Moment,
-    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
-        let mut reservation = self.known(id)?.clone();
+        from: MomentMs,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
+        let mut reservation = self.find_reservation(id)?.clone();
         if reservation.held.is_some() {
-            return Err(Fault::Changing(id));
+            return Err(BookFault::Changing(id));
         }
-        let kept = reservation.plan.until(from);
+        let kept = reservation.plan.before(from);
         self.ledger.free(id, &reservation.plan);
         self.ledger.take(id, &kept);
         // With nothing kept, no end of the window would follow.
@@ -266,33 +288,38 @@ impl Book {
         reservation.plan = kept;
         self.replace(id, Some(reservation));
         Ok(if nothing {
-            vec![(id, Action::TearDown)]
+            vec![(id, ReservationAction::TearDown)]
         } else {
             Vec::new()
         })
     }
 
-    fn forget(&mut self, id: ReservationId) -> Result<Vec<(ReservationId, Action)>, Fault> {
-        let reservation = self.known(id)?;
-        if reservation.machine.life != Life::Terminated {
-            return Err(Fault::Alive(id));
+    fn apply_forget(
+        &mut self,
+        id: ReservationId,
+    ) -> Result<Vec<(ReservationId, ReservationAction)>, BookFault> {
+        let reservation = self.find_reservation(id)?;
+        if reservation.machine.life != LifecyclePhase::Terminated {
+            return Err(BookFault::Alive(id));
         }
         self.replace(id, None);
         Ok(Vec::new())
     }
 
-    pub(super) fn known(&self, id: ReservationId) -> Result<&Reservation, Fault> {
-        self.reservations.get(&id).ok_or(Fault::None(id))
+    pub(super) fn find_reservation(&self, id: ReservationId) -> Result<&Reservation, BookFault> {
+        self.reservations
+            .get(&id)
+            .ok_or(BookFault::UnknownReservation(id))
     }
 
     /// Replaces a reservation and its timer.
     fn replace(&mut self, id: ReservationId, reservation: Option<Reservation>) {
-        let timer = reservation.as_ref().and_then(Self::timer);
+        let timer = reservation.as_ref().and_then(Self::next_expiry);
         let before = match reservation {
             Some(reservation) => self.reservations.insert(id, reservation),
             None => self.reservations.remove(&id),
         };
-        if let Some(moment) = before.as_ref().and_then(Self::timer) {
+        if let Some(moment) = before.as_ref().and_then(Self::next_expiry) {
             self.timers.remove(&(moment, id));
         }
         if let Some(moment) = timer {
@@ -301,12 +328,12 @@ impl Book {
     }
 }
 
-pub(super) fn step(
-    machine: Machine,
+pub(super) fn step_machine(
+    machine: ReservationMachine,
     id: ReservationId,
-    event: Event,
-) -> Result<(Machine, Vec<Action>), Fault> {
+    event: ReservationEvent,
+) -> Result<(ReservationMachine, Vec<ReservationAction>), BookFault> {
     machine
-        .on(event)
-        .map_err(|not_now| Fault::NotNow { id, not_now })
+        .apply(event)
+        .map_err(|not_now| BookFault::NotNow { id, not_now })
 }

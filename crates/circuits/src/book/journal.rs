@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::ReservationId;
-use crate::machine::{Event, NotNow};
+use crate::machine::{InvalidTransition, ReservationEvent};
 use crate::network::LinkId;
-use crate::request::{Plan, Request};
-use crate::time::Moment;
+use crate::request::{CircuitRequest, ReservationPlan};
+use crate::time::MomentMs;
 
 /// A hold for a new reservation, or for a change of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,42 +14,42 @@ pub struct Hold {
     /// Reservation that it belongs to.
     pub id: ReservationId,
     /// Request that it answers.
-    pub request: Request,
+    pub request: CircuitRequest,
     /// Complete plan to be promised.
-    pub plan: Plan,
+    pub plan: ReservationPlan,
 }
 
 /// A change of the book.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum BookChange {
     /// Bandwidth is held for new reservations: for all of them, or none.
     Held {
         /// The holds.
         holds: Vec<Hold>,
         /// Time at which they expire.
-        until: Moment,
+        until: MomentMs,
     },
     /// Bandwidth is held for a change of a reservation, in addition to what is promised.
     Changing {
         /// The hold.
         hold: Hold,
         /// Time at which it expires.
-        until: Moment,
+        until: MomentMs,
     },
     /// An event happens to a reservation.
     Event {
         /// The reservation.
         id: ReservationId,
         /// The event.
-        event: Event,
+        event: ReservationEvent,
     },
     /// A reservation returns its bandwidth from a moment on.
     Returned {
         /// The reservation.
         id: ReservationId,
         /// First moment that is returned.
-        from: Moment,
+        from: MomentMs,
     },
     /// An ended reservation is deleted.
     Forgotten {
@@ -60,18 +60,18 @@ pub enum Change {
 
 /// A change with its position in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Number of the entry, from 0.
     pub number: u64,
     /// Time of writing by the writer's clock, but never before that of the preceding entry.
-    pub at: Moment,
+    pub at: MomentMs,
     /// The change.
-    pub change: Change,
+    pub change: BookChange,
 }
 
 /// Reason why an entry cannot be applied. The book is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum BookFault {
     /// An entry is missing or repeated: apply each entry once, in order.
     #[error(
         "the journal goes on with entry {found} where {expected} is next: apply each entry once, \
@@ -93,13 +93,13 @@ pub enum Fault {
         /// Number of the entry.
         number: u64,
         /// Time of the entry.
-        at: Moment,
+        at: MomentMs,
         /// Time of the entry before it.
-        before: Moment,
+        before: MomentMs,
     },
     /// The reservation does not exist: look it up in the list.
     #[error("there is no reservation {}: ask for the list", .0.0)]
-    None(ReservationId),
+    UnknownReservation(ReservationId),
     /// The reservation's number is not the next one, because it exists already, or a number was
     /// skipped: decide again.
     #[error("reservation {} is not the next one: decide again", .0.0)]
@@ -111,7 +111,7 @@ pub enum Fault {
         /// The reservation.
         id: ReservationId,
         /// The event, and the states that do not allow it.
-        not_now: NotNow,
+        not_now: InvalidTransition,
     },
     /// A part of the reservation is returned while a change of it is held: commit or abort the
     /// change first.

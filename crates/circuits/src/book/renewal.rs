@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Book;
-use crate::network::{LinkId, Network, NodeId};
-use crate::request::Plan;
-use crate::time::{Moment, Window};
+use super::ReservationBook;
+use crate::network::{CircuitNetwork, LinkId, NodeId};
+use crate::request::ReservationPlan;
+use crate::time::{MomentMs, Window};
 
 /// Reason why a network cannot replace the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unlike {
+pub enum NetworkMismatch {
     /// The network has fewer nodes: keep the current ones, and append others.
     #[error(
         "the new network has {found} nodes where {known} are known: keep them, and add others \
@@ -30,7 +30,7 @@ pub enum Unlike {
     Link(LinkId),
 }
 
-impl Book {
+impl ReservationBook {
     /// Replaces the network under the existing reservations.
     ///
     /// The new network must contain all current nodes and links with the same numbers and ends;
@@ -42,12 +42,12 @@ impl Book {
     ///
     /// # Errors
     /// [`Unlike`]; the book is unchanged.
-    pub fn renew(&mut self, network: Network) -> Result<(), Unlike> {
+    pub fn replace_network(&mut self, network: CircuitNetwork) -> Result<(), NetworkMismatch> {
         let (known, found) = (self.network.nodes(), network.nodes());
         if found < known {
-            return Err(Unlike::Nodes { known, found });
+            return Err(NetworkMismatch::Nodes { known, found });
         }
-        let ends = |network: &Network, id: LinkId| -> Option<(NodeId, NodeId)> {
+        let ends = |network: &CircuitNetwork, id: LinkId| -> Option<(NodeId, NodeId)> {
             network.link(id).map(|link| (link.from, link.to))
         };
         if let Some(id) = self
@@ -55,7 +55,7 @@ impl Book {
             .ids()
             .find(|id| ends(&self.network, *id) != ends(&network, *id))
         {
-            return Err(Unlike::Link(id));
+            return Err(NetworkMismatch::Link(id));
         }
         self.ledger.grow(&network);
         self.network = Arc::new(network);
@@ -64,9 +64,9 @@ impl Book {
 
     /// Returns the links of a plan that are overbooked from a moment on, in order of their numbers.
     #[must_use]
-    pub fn above(&self, plan: &Plan, from: Moment) -> Vec<LinkId> {
+    pub fn overbooked_links(&self, plan: &ReservationPlan, from: MomentMs) -> Vec<LinkId> {
         let view = self.view();
-        let left = plan.within(Window::new(from, Moment::MAX));
+        let left = plan.clipped_to(Window::new(from, MomentMs::MAX));
         let above = |windows: &[(Window, u64)], link: LinkId| {
             let mut windows = windows.iter();
             windows.any(|(window, _)| view.peak(link, *window).rate > view.ceiling(link))

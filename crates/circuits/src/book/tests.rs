@@ -2,24 +2,27 @@
 
 use proptest::prelude::*;
 
-use super::{Book, Change, Entry, Fault, Short, Terms, difference};
-use crate::admit::{Answer, Counter};
+use super::{
+    BookChange, BookFault, DecisionTerms, JournalEntry, ReservationBook, WindowRefusal,
+    plan_difference,
+};
+use crate::admit::{Admission, CounterOfferMode};
 use crate::check::Checker;
 use crate::ledger::ReservationId;
-use crate::machine::{Event, Life, Provision, Reserve};
-use crate::network::{Network, NodeId};
-use crate::path::Ends;
-use crate::policy::Limits;
-use crate::request::{Pace, Request, Wish};
-use crate::testing::{self, network, small};
-use crate::time::{Moment, Rate, Volume, Window};
+use crate::machine::{LifecyclePhase, ProvisionPhase, ReservationEvent, ReservePhase};
+use crate::network::{CircuitNetwork, NodeId};
+use crate::path::PathEnds;
+use crate::policy::RequestLimits;
+use crate::request::{CircuitRequest, Demand, VolumePace};
+use crate::testing::{self, network, small_networks};
+use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
-const TERMS: Terms = Terms {
+const TERMS: DecisionTerms = DecisionTerms {
     limits: NO_LIMITS,
     hold: 5,
-    counter: Counter::Offer,
+    counter: CounterOfferMode::Offer,
 };
-const NO_LIMITS: Limits = Limits {
+const NO_LIMITS: RequestLimits = RequestLimits {
     rate: None,
     duration: None,
     ahead: None,
@@ -27,18 +30,18 @@ const NO_LIMITS: Limits = Limits {
     share: None,
 };
 
-fn request(network: &Network, window: Window, wish: Wish) -> Request {
+fn request(network: &CircuitNetwork, window: Window, wish: Demand) -> CircuitRequest {
     testing::request(network, window, wish, 2)
 }
 
 /// A book, and the journal that made it.
 struct Kept {
-    book: Book,
-    journal: Vec<Entry>,
+    book: ReservationBook,
+    journal: Vec<JournalEntry>,
 }
 
 impl Kept {
-    fn write(&mut self, change: Change, now: Moment) -> Result<(), Fault> {
+    fn write(&mut self, change: BookChange, now: MomentMs) -> Result<(), BookFault> {
         let entry = self.book.entry(change, now);
         let before = self.book.clone();
         match self.book.apply(&entry) {
@@ -51,9 +54,9 @@ impl Kept {
         Ok(())
     }
 
-    fn event(&mut self, id: u64, event: Event, now: Moment) -> Result<(), Fault> {
+    fn event(&mut self, id: u64, event: ReservationEvent, now: MomentMs) -> Result<(), BookFault> {
         self.write(
-            Change::Event {
+            BookChange::Event {
                 id: ReservationId(id),
                 event,
             },
@@ -62,7 +65,7 @@ impl Kept {
     }
 
     /// Decides a request, and holds what is granted.
-    fn hold(&mut self, request: &Request, now: Moment) -> bool {
+    fn hold(&mut self, request: &CircuitRequest, now: MomentMs) -> bool {
         let decision = self.book.decide(request, &TERMS, now);
         decision.change.is_some_and(|change| {
             self.write(change, now).unwrap();
@@ -73,22 +76,22 @@ impl Kept {
 
 fn line() -> Kept {
     Kept {
-        book: Book::new(network(2, &[(0, 1, 10)])),
+        book: ReservationBook::new(network(2, &[(0, 1, 10)])),
         journal: Vec::new(),
     }
 }
 
-fn rate(book: &Book, at: Moment) -> Rate {
+fn rate(book: &ReservationBook, at: MomentMs) -> BitsPerSecond {
     book.ledger()
         .steps(crate::network::LinkId(0))
         .unwrap()
-        .at(at)
+        .rate_at(at)
 }
 
 #[test]
 fn a_hold_excludes_others_until_it_times_out() {
     let mut kept = line();
-    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
+    let whole = request(kept.book.network(), Window::new(10, 20), Demand::Rate(10));
     assert!(kept.hold(&whole, 0));
     assert!(!kept.hold(&whole, 1));
     assert_eq!((kept.book.next_due(), kept.book.due(4)), (Some(5), vec![]));
@@ -101,11 +104,14 @@ fn a_hold_excludes_others_until_it_times_out() {
             .unwrap()
             .machine
             .reserve,
-        Reserve::Timeout
+        ReservePhase::Timeout
     );
-    assert!(kept.event(0, Event::Commit, 6).is_err(), "too late");
+    assert!(
+        kept.event(0, ReservationEvent::Commit, 6).is_err(),
+        "too late"
+    );
     assert!(kept.hold(&whole, 6));
-    kept.event(1, Event::Commit, 7).unwrap();
+    kept.event(1, ReservationEvent::Commit, 7).unwrap();
     assert_eq!(kept.book.next_due(), Some(20));
     assert_eq!(
         kept.book
@@ -113,7 +119,7 @@ fn a_hold_excludes_others_until_it_times_out() {
             .unwrap()
             .machine
             .provision,
-        Some(Provision::Released)
+        Some(ProvisionPhase::Released)
     );
 }
 
@@ -121,11 +127,11 @@ fn a_hold_excludes_others_until_it_times_out() {
 fn a_change_keeps_the_old_promise_until_it_is_committed() {
     let mut kept = line();
     assert!(kept.hold(
-        &request(kept.book.network(), Window::new(10, 30), Wish::Rate(4)),
+        &request(kept.book.network(), Window::new(10, 30), Demand::Rate(4)),
         0
     ));
-    kept.event(0, Event::Commit, 0).unwrap();
-    let raised = request(kept.book.network(), Window::new(10, 30), Wish::Rate(9));
+    kept.event(0, ReservationEvent::Commit, 0).unwrap();
+    let raised = request(kept.book.network(), Window::new(10, 30), Demand::Rate(9));
     let decision = kept
         .book
         .decide_change(ReservationId(0), &raised, &TERMS, 15)
@@ -136,9 +142,9 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
         (4, 9),
         "what is over stays, and both are held"
     );
-    kept.event(0, Event::Abort, 16).unwrap();
+    kept.event(0, ReservationEvent::Abort, 16).unwrap();
     assert_eq!(rate(&kept.book, 20), 4);
-    let lowered = request(kept.book.network(), Window::new(10, 25), Wish::Rate(1));
+    let lowered = request(kept.book.network(), Window::new(10, 25), Demand::Rate(1));
     let decision = kept
         .book
         .decide_change(ReservationId(0), &lowered, &TERMS, 17)
@@ -151,21 +157,21 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
     );
     let fault = kept
         .write(
-            Change::Returned {
+            BookChange::Returned {
                 id: ReservationId(0),
                 from: 18,
             },
             17,
         )
         .unwrap_err();
-    assert_eq!(fault, Fault::Changing(ReservationId(0)));
-    kept.event(0, Event::Commit, 18).unwrap();
+    assert_eq!(fault, BookFault::Changing(ReservationId(0)));
+    kept.event(0, ReservationEvent::Commit, 18).unwrap();
     assert_eq!(
         [16, 17, 24, 25].map(|at| rate(&kept.book, at)),
         [4, 1, 1, 0]
     );
     kept.write(
-        Change::Returned {
+        BookChange::Returned {
             id: ReservationId(0),
             from: 20,
         },
@@ -183,28 +189,28 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
 #[test]
 fn a_change_to_other_ends_leaves_past_pieces_as_they_were() {
     let mut kept = Kept {
-        book: Book::new(network(3, &[(0, 1, 10), (1, 2, 10)])),
+        book: ReservationBook::new(network(3, &[(0, 1, 10), (1, 2, 10)])),
         journal: Vec::new(),
     };
     let window = Window::new(10, 30);
-    let mut asked = request(kept.book.network(), window, Wish::Rate(4));
+    let mut asked = request(kept.book.network(), window, Demand::Rate(4));
     assert!(kept.hold(&asked, 0));
-    kept.event(0, Event::Commit, 0).unwrap();
+    kept.event(0, ReservationEvent::Commit, 0).unwrap();
     for (now, ends) in [(15, (1, 2)), (20, (2, 0))] {
         (asked.ends.from, asked.ends.to) = (NodeId(ends.0), NodeId(ends.1));
         let decision = kept
             .book
             .decide_change(ReservationId(0), &asked, &TERMS, now);
         kept.write(decision.unwrap().change.unwrap(), now).unwrap();
-        kept.event(0, Event::Commit, now).unwrap();
+        kept.event(0, ReservationEvent::Commit, now).unwrap();
     }
     assert_eq!(
         [14, 15, 19, 20].map(|at| rate(&kept.book, at)),
         [4, 0, 0, 0]
     );
     let back = kept.book.ledger().steps(crate::network::LinkId(1)).unwrap();
-    assert_eq!([19, 20, 29, 30].map(|at| back.at(at)), [0, 4, 4, 0]);
-    let mut again = Book::new(kept.book.network().clone());
+    assert_eq!([19, 20, 29, 30].map(|at| back.rate_at(at)), [0, 4, 4, 0]);
+    let mut again = ReservationBook::new(kept.book.network().clone());
     for entry in &kept.journal {
         again.apply(entry).unwrap();
     }
@@ -213,14 +219,14 @@ fn a_change_to_other_ends_leaves_past_pieces_as_they_were() {
     let decision = kept
         .book
         .decide_change(ReservationId(0), &asked, &TERMS, 25);
-    let Some(Change::Changing { mut hold, until }) = decision.unwrap().change else {
+    let Some(BookChange::Changing { mut hold, until }) = decision.unwrap().change else {
         panic!()
     };
     hold.request.ends.to = NodeId(1);
     assert_eq!(
-        kept.write(Change::Changing { hold, until }, 25)
+        kept.write(BookChange::Changing { hold, until }, 25)
             .unwrap_err(),
-        Fault::Plan(ReservationId(0))
+        BookFault::Plan(ReservationId(0))
     );
 }
 
@@ -228,21 +234,22 @@ fn a_change_to_other_ends_leaves_past_pieces_as_they_were() {
 fn all_windows_are_granted_or_the_first_refused_is_named() {
     let mut kept = line();
     assert!(kept.hold(
-        &request(kept.book.network(), Window::new(40, 50), Wish::Rate(6)),
+        &request(kept.book.network(), Window::new(40, 50), Demand::Rate(6)),
         0
     ));
-    let asked = request(kept.book.network(), Window::new(0, 1), Wish::Rate(5));
+    let asked = request(kept.book.network(), Window::new(0, 1), Demand::Rate(5));
     let days = [
         Window::new(0, 10),
         Window::new(20, 30),
         Window::new(45, 55),
         Window::new(60, 70),
     ];
-    let Short { place, answer, .. } = kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
-    assert!(matches!(answer, Answer::Refused(_)));
+    let WindowRefusal { place, answer, .. } =
+        kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
+    assert!(matches!(answer, Admission::Refused(_)));
     assert_eq!(place, 2);
     // Overlapping windows each count in full.
-    let Short { place, .. } = kept
+    let WindowRefusal { place, .. } = kept
         .book
         .decide_all(&asked, &[days[0], days[0], days[0]], &TERMS, 0)
         .unwrap_err();
@@ -256,29 +263,29 @@ fn all_windows_are_granted_or_the_first_refused_is_named() {
 #[test]
 fn out_of_order_and_overbooking_entries_are_refused() {
     let mut kept = line();
-    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
+    let whole = request(kept.book.network(), Window::new(10, 20), Demand::Rate(10));
     let change = kept.book.decide(&whole, &TERMS, 0).change.unwrap();
     let entry = kept.book.entry(change.clone(), 0);
     kept.write(change, 0).unwrap();
     assert_eq!(
         kept.book.apply(&entry).unwrap_err(),
-        Fault::Order {
+        BookFault::Order {
             expected: 1,
             found: 0
         }
     );
-    let Change::Held { mut holds, until } = entry.change else {
+    let BookChange::Held { mut holds, until } = entry.change else {
         panic!()
     };
-    let again = |holds| Change::Held { holds, until };
+    let again = |holds| BookChange::Held { holds, until };
     assert_eq!(
         kept.write(again(holds.clone()), 1).unwrap_err(),
-        Fault::NotNext(ReservationId(0))
+        BookFault::NotNext(ReservationId(0))
     );
     holds[0].id = ReservationId(1);
     assert!(matches!(
         kept.write(again(holds.clone()), 1).unwrap_err(),
-        Fault::Overbooked { .. }
+        BookFault::Overbooked { .. }
     ));
     holds[0].plan.0[0].routes[0].path.0.reverse();
     holds[0].plan.0[0].routes[0]
@@ -287,30 +294,30 @@ fn out_of_order_and_overbooking_entries_are_refused() {
         .push(crate::network::LinkId(9));
     assert_eq!(
         kept.write(again(holds), 1).unwrap_err(),
-        Fault::Plan(ReservationId(1))
+        BookFault::Plan(ReservationId(1))
     );
     assert!(matches!(
-        kept.event(0, Event::Reserve, 1).unwrap_err(),
-        Fault::NotNow { .. }
+        kept.event(0, ReservationEvent::Reserve, 1).unwrap_err(),
+        BookFault::NotNow { .. }
     ));
     assert_eq!(
         kept.write(
-            Change::Forgotten {
+            BookChange::Forgotten {
                 id: ReservationId(0)
             },
             1
         )
         .unwrap_err(),
-        Fault::Alive(ReservationId(0))
+        BookFault::Alive(ReservationId(0))
     );
 }
 
 #[test]
 fn a_shrunk_network_keeps_promises_and_makes_no_more() {
     let mut kept = line();
-    let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(8));
+    let whole = request(kept.book.network(), Window::new(10, 20), Demand::Rate(8));
     assert!(kept.hold(&whole, 0));
-    kept.event(0, Event::Commit, 0).unwrap();
+    kept.event(0, ReservationEvent::Commit, 0).unwrap();
     let plan = kept
         .book
         .reservation(ReservationId(0))
@@ -319,32 +326,44 @@ fn a_shrunk_network_keeps_promises_and_makes_no_more() {
         .clone();
     let link = crate::network::LinkId(0);
     kept.book
-        .renew(network(3, &[(0, 1, 6), (1, 2, 5)]))
+        .replace_network(network(3, &[(0, 1, 6), (1, 2, 5)]))
         .unwrap();
-    assert_eq!(kept.book.above(&plan, 0), [link]);
-    assert_eq!(kept.book.above(&plan, 20), [], "what is over is over");
+    assert_eq!(kept.book.overbooked_links(&plan, 0), [link]);
+    assert_eq!(
+        kept.book.overbooked_links(&plan, 20),
+        [],
+        "what is over is over"
+    );
     let little = request(
         &network(2, &[(0, 1, 1)]),
         Window::new(15, 25),
-        Wish::Rate(1),
+        Demand::Rate(1),
     );
     assert!(!kept.hold(&little, 0), "more is promised than there is");
-    let new = request(kept.book.network(), Window::new(20, 25), Wish::Rate(5));
+    let new = request(kept.book.network(), Window::new(20, 25), Demand::Rate(5));
     assert!(kept.hold(&new, 0), "the new link is there");
     kept.book
-        .renew(network(3, &[(0, 1, 10), (1, 2, 5)]))
+        .replace_network(network(3, &[(0, 1, 10), (1, 2, 5)]))
         .unwrap();
-    assert_eq!(kept.book.above(&plan, 0), [], "as if nothing had been");
+    assert_eq!(
+        kept.book.overbooked_links(&plan, 0),
+        [],
+        "as if nothing had been"
+    );
     assert!(kept.hold(&little, 0));
     let before = kept.book.clone();
     assert!(matches!(
-        kept.book.renew(network(2, &[(0, 1, 10)])),
-        Err(super::Unlike::Nodes { known: 3, found: 2 })
+        kept.book.replace_network(network(2, &[(0, 1, 10)])),
+        Err(super::NetworkMismatch::Nodes { known: 3, found: 2 })
     ));
-    assert!(kept.book.renew(network(3, &[(0, 1, 10)])).is_err());
     assert!(
         kept.book
-            .renew(network(3, &[(0, 1, 10), (0, 2, 5)]))
+            .replace_network(network(3, &[(0, 1, 10)]))
+            .is_err()
+    );
+    assert!(
+        kept.book
+            .replace_network(network(3, &[(0, 1, 10), (0, 2, 5)]))
             .is_err()
     );
     assert_eq!(kept.book, before);
@@ -354,7 +373,7 @@ fn a_shrunk_network_keeps_promises_and_makes_no_more() {
 enum Step {
     Ask(i64, i64, u64, bool),
     Change(u64, i64, i64, u64, bool),
-    Event(u64, Event),
+    Event(u64, ReservationEvent),
     Return(u64, i64),
     Wait(i64),
     Forget(u64),
@@ -362,16 +381,16 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let event = prop::sample::select(vec![
-        Event::Commit,
-        Event::Commit,
-        Event::Abort,
-        Event::Provision,
-        Event::ProvisionConfirmed,
-        Event::Release,
-        Event::ReleaseConfirmed,
-        Event::ForcedEnd,
-        Event::Terminate,
-        Event::TerminateConfirmed,
+        ReservationEvent::Commit,
+        ReservationEvent::Commit,
+        ReservationEvent::Abort,
+        ReservationEvent::Provision,
+        ReservationEvent::ProvisionConfirmed,
+        ReservationEvent::Release,
+        ReservationEvent::ReleaseConfirmed,
+        ReservationEvent::ForcedEnd,
+        ReservationEvent::Terminate,
+        ReservationEvent::TerminateConfirmed,
     ]);
     prop_oneof![
         4 => (0..40_i64, 1..30_i64, 1..12_u64, any::<bool>())
@@ -388,25 +407,30 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Checks that the sum over all reservations matches the ledger.
-fn consistent(book: &Book) {
+fn consistent(book: &ReservationBook) {
     let mut checker = Checker::new(book.network());
     for (id, reservation) in book.reservations() {
         checker.promise(id, &reservation.plan);
         let held = reservation.held.iter();
         assert_eq!(
             held.len() == 1,
-            reservation.machine.reserve == Reserve::Held
+            reservation.machine.reserve == ReservePhase::Held
         );
         for held in held {
-            for (link, claims) in difference(&held.plan, &reservation.plan) {
+            for (link, claims) in plan_difference(&held.plan, &reservation.plan) {
                 for (window, rate) in claims {
-                    let path = crate::path::Path(vec![link]);
-                    let route = crate::split::Route { path, rate };
-                    checker.promise(id, &crate::request::Plan::constant(window, vec![route]));
+                    let path = crate::path::LinkPath(vec![link]);
+                    let route = crate::split::RatedPath { path, rate };
+                    checker.promise(
+                        id,
+                        &crate::request::ReservationPlan::constant(window, vec![route]),
+                    );
                 }
             }
         }
-        assert!(reservation.machine.life != Life::Terminated || reservation.plan.0.is_empty());
+        assert!(
+            reservation.machine.life != LifecyclePhase::Terminated || reservation.plan.0.is_empty()
+        );
     }
     assert_eq!(checker.overbooked(), None);
     assert!(
@@ -418,30 +442,30 @@ fn consistent(book: &Book) {
 proptest! {
     #[test]
     fn the_same_journal_makes_the_same_book(
-        network in small(),
+        network in small_networks(),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut kept = Kept { book: Book::new(network.clone()), journal: Vec::new() };
+        let mut kept = Kept { book: ReservationBook::new(network.clone()), journal: Vec::new() };
         let mut now = 0;
         for step in steps {
             match step {
                 Step::Ask(ahead, length, amount, volume) => {
                     let window = Window::new(now + ahead, now + ahead + length);
-                    let early = Wish::Volume {
+                    let early = Demand::Volume {
                         bytes: Volume::carried(8_000, amount).bytes(),
                         most: None,
-                        pace: Pace::Early,
+                        pace: VolumePace::Early,
                     };
                     kept.hold(
-                        &request(&network, window, if volume { early } else { Wish::Rate(amount) }),
+                        &request(&network, window, if volume { early } else { Demand::Rate(amount) }),
                         now,
                     );
                 }
                 Step::Change(id, ahead, length, rate, back) => {
                     let window = Window::new(now + ahead - 20, now + ahead + length);
-                    let mut asked = request(&network, window, Wish::Rate(rate));
+                    let mut asked = request(&network, window, Demand::Rate(rate));
                     if back {
-                        asked.ends = Ends { from: asked.ends.to, to: asked.ends.from };
+                        asked.ends = PathEnds { from: asked.ends.to, to: asked.ends.from };
                     }
                     if let Ok(decision) = kept
                         .book
@@ -454,7 +478,7 @@ proptest! {
                 Step::Event(id, event) => drop(kept.event(id, event, now)),
                 Step::Return(id, ahead) => {
                     drop(kept.write(
-                        Change::Returned { id: ReservationId(id), from: now + ahead },
+                        BookChange::Returned { id: ReservationId(id), from: now + ahead },
                         now,
                     ));
                 }
@@ -465,14 +489,14 @@ proptest! {
                     }
                 }
                 Step::Forget(id) => drop(
-                    kept.write(Change::Forgotten { id: ReservationId(id) }, now),
+                    kept.write(BookChange::Forgotten { id: ReservationId(id) }, now),
                 ),
             }
         }
-        let mut again = Book::new(network);
+        let mut again = ReservationBook::new(network);
         for entry in &kept.journal {
             let text = serde_json::to_string(entry).unwrap();
-            let read: Entry = serde_json::from_str(&text).unwrap();
+            let read: JournalEntry = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(&read, entry);
             again.apply(&read).unwrap();
             consistent(&again);

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
-use super::Verdict;
+use super::CheckVerdict;
 use crate::ledger::ReservationId;
-use crate::network::{Link, Network, NodeId};
+use crate::network::{CircuitLink, CircuitNetwork, NodeId};
 use crate::path::Diversity;
-use crate::request::Request;
-use crate::time::{Moment, Rate, Window};
+use crate::request::CircuitRequest;
+use crate::time::{BitsPerSecond, MomentMs, Window};
 
-pub(super) type Taken = Vec<(Window, Rate, ReservationId)>;
+pub(super) type PromisedRates = Vec<(Window, BitsPerSecond, ReservationId)>;
 
 /// Returns the promised rate of a link at a moment.
-pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
+pub(super) fn promised_at(taken: &PromisedRates, at: MomentMs) -> BitsPerSecond {
     taken
         .iter()
         .filter(|(window, ..)| window.start <= at && at < window.end)
@@ -23,8 +23,8 @@ pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
 }
 
 /// Returns the highest promised rate of a link within a window, by a sweep over starts and ends.
-pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
-    let mut events: Vec<(Moment, i64)> = Vec::new();
+pub(super) fn promised_peak(taken: &PromisedRates, window: Window) -> BitsPerSecond {
+    let mut events: Vec<(MomentMs, i64)> = Vec::new();
     for (there, rate, _) in taken {
         let (start, end) = (there.start.max(window.start), there.end.min(window.end));
         if start < end {
@@ -39,11 +39,11 @@ pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
         now += by;
         most = most.max(now);
     }
-    Rate::try_from(most).unwrap_or(0)
+    BitsPerSecond::try_from(most).unwrap_or(0)
 }
 
 /// Returns true if a request allows a link.
-pub(super) fn allowed(request: &Request, number: u32, link: &Link) -> bool {
+pub(super) fn is_allowed(request: &CircuitRequest, number: u32, link: &CircuitLink) -> bool {
     let elements = &request.elements;
     let inner = |node: NodeId| node != request.ends.from && node != request.ends.to;
     let node = |node: NodeId| match &elements.only_nodes {
@@ -59,22 +59,27 @@ pub(super) fn allowed(request: &Request, number: u32, link: &Link) -> bool {
 }
 
 /// Returns the volume that links carry within a window.
-pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window: Window) -> u128 {
+pub(super) fn passing_volume(
+    network: &CircuitNetwork,
+    taken: &[PromisedRates],
+    links: &[usize],
+    window: Window,
+) -> u128 {
     let mut sum = 0;
     for link in links {
         let of_link = &taken[*link];
         let ends = of_link
             .iter()
             .flat_map(|(window, ..)| [window.start, window.end]);
-        let mut moments: BTreeSet<Moment> = ends
+        let mut moments: BTreeSet<MomentMs> = ends
             .filter(|at| window.start < *at && *at < window.end)
             .collect();
         moments.extend([window.start, window.end]);
-        let moments: Vec<Moment> = moments.into_iter().collect();
+        let moments: Vec<MomentMs> = moments.into_iter().collect();
         for pair in moments.windows(2) {
             let left = network.links()[*link]
                 .reservable()
-                .saturating_sub(level(of_link, pair[0]));
+                .saturating_sub(promised_at(of_link, pair[0]));
             sum += u128::from(left) * u128::from(pair[0].abs_diff(pair[1]));
         }
     }
@@ -82,16 +87,16 @@ pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window
 }
 
 /// Divides a window wherever a promise begins or ends.
-pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
+pub(super) fn stretches(taken: &[PromisedRates], window: Window) -> Vec<Window> {
     let ends = taken
         .iter()
         .flatten()
         .flat_map(|(window, ..)| [window.start, window.end]);
-    let mut moments: BTreeSet<Moment> = ends
+    let mut moments: BTreeSet<MomentMs> = ends
         .filter(|at| window.start < *at && *at < window.end)
         .collect();
     moments.extend([window.start, window.end]);
-    let moments: Vec<Moment> = moments.into_iter().collect();
+    let moments: Vec<MomentMs> = moments.into_iter().collect();
     moments
         .windows(2)
         .map(|pair| Window::new(pair[0], pair[1]))
@@ -99,31 +104,32 @@ pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
 }
 
 /// Rates left for a request within a window.
-pub(super) struct Rooms<'a> {
-    network: &'a Network,
+pub(super) struct AvailableRates<'a> {
+    network: &'a CircuitNetwork,
     from: usize,
     to: usize,
-    room: Vec<Rate>,
+    room: Vec<BitsPerSecond>,
     allowed: Vec<bool>,
 }
 
-impl<'a> Rooms<'a> {
+impl<'a> AvailableRates<'a> {
     pub(super) fn new(
-        network: &'a Network,
-        taken: &[Taken],
-        request: &Request,
+        network: &'a CircuitNetwork,
+        taken: &[PromisedRates],
+        request: &CircuitRequest,
         window: Window,
     ) -> Self {
         let links = || (0..).zip(network.links());
         let allowed: Vec<bool> = links()
-            .map(|(number, link)| allowed(request, number, link))
+            .map(|(number, link)| is_allowed(request, number, link))
             .collect();
         let room = links()
             .zip(taken)
             .zip(&allowed)
             .map(|(((_, link), taken), allowed)| {
                 if *allowed {
-                    link.reservable().saturating_sub(peak(taken, window))
+                    link.reservable()
+                        .saturating_sub(promised_peak(taken, window))
                 } else {
                     0
                 }
@@ -138,7 +144,7 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    pub(super) fn room(&self, link: usize) -> Rate {
+    pub(super) fn room(&self, link: usize) -> BitsPerSecond {
         self.room[link]
     }
 
@@ -163,8 +169,8 @@ impl<'a> Rooms<'a> {
 
     /// Returns the maximum flow through what each link has above a level, by repeated shortest
     /// augmenting paths.
-    pub(super) fn flow(&self, level: Rate) -> Rate {
-        let mut left: BTreeMap<(usize, usize), Rate> = BTreeMap::new();
+    pub(super) fn max_flow_above(&self, level: BitsPerSecond) -> BitsPerSecond {
+        let mut left: BTreeMap<(usize, usize), BitsPerSecond> = BTreeMap::new();
         let mut beside: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.network.nodes() as usize];
         for (number, link) in self.network.links().iter().enumerate() {
             let (from, to) = (link.from.0 as usize, link.to.0 as usize);
@@ -210,51 +216,55 @@ impl<'a> Rooms<'a> {
 
     /// Returns an upper bound of what that many paths carry: the minimum, over all levels, of the
     /// level times their number plus the flow above it.
-    pub(super) fn few(&self, paths: usize) -> Rate {
-        let levels: BTreeSet<Rate> = self.room.iter().copied().chain([0]).collect();
-        let count = paths as Rate;
-        let mut least = Rate::MAX;
+    pub(super) fn few_paths_bound(&self, paths: usize) -> BitsPerSecond {
+        let levels: BTreeSet<BitsPerSecond> = self.room.iter().copied().chain([0]).collect();
+        let count = paths as BitsPerSecond;
+        let mut least = BitsPerSecond::MAX;
         for level in levels {
             if level.saturating_mul(count) >= least {
                 break;
             }
-            least = least.min(level.saturating_mul(count).saturating_add(self.flow(level)));
+            least = least.min(
+                level
+                    .saturating_mul(count)
+                    .saturating_add(self.max_flow_above(level)),
+            );
         }
         least
     }
 
     /// Checks that a rate is rightly refused.
-    pub(super) fn verdict(
+    pub(super) fn check_rate_refusal(
         &self,
-        request: &Request,
-        rate: Rate,
+        request: &CircuitRequest,
+        rate: BitsPerSecond,
         most_sets: usize,
-    ) -> Result<Verdict, String> {
-        if self.flow(0) < rate {
-            return Ok(Verdict::Flow);
+    ) -> Result<CheckVerdict, String> {
+        if self.max_flow_above(0) < rate {
+            return Ok(CheckVerdict::Flow);
         }
-        if self.few(request.paths) < rate {
-            return Ok(Verdict::FewPaths);
+        if self.few_paths_bound(request.paths) < rate {
+            return Ok(CheckVerdict::FewPaths);
         }
-        match self.exact(request, most_sets) {
-            Some(most) if most >= rate as f64 + slack(request) => {
+        match self.exact_maximum(request, most_sets) {
+            Some(most) if most >= rate as f64 + rounding_slack(request) => {
                 Err(format!("{most} bit/s go, and {rate} were refused"))
             }
-            Some(_) => Ok(Verdict::Exhausted),
-            None => Ok(Verdict::Open),
+            Some(_) => Ok(CheckVerdict::Exhausted),
+            None => Ok(CheckVerdict::Open),
         }
     }
 
     /// Returns the most that any set of that many paths carries, or `None` if there are too many
     /// sets.
-    pub(super) fn exact(&self, request: &Request, most_sets: usize) -> Option<f64> {
+    pub(super) fn exact_maximum(&self, request: &CircuitRequest, most_sets: usize) -> Option<f64> {
         let all = self.paths(most_sets)?;
         let mut sets = most_sets;
         let mut open: Vec<Vec<usize>> = vec![Vec::new()];
         let mut most = 0.0_f64;
         while let Some(chosen) = open.pop() {
             sets = sets.checked_sub(1)?;
-            most = most.max(self.together(request.diversity, &all, &chosen));
+            most = most.max(self.joint_rate(request.diversity, &all, &chosen));
             if chosen.len() < request.paths {
                 let from = chosen.last().map_or(0, |last| last + 1);
                 open.extend((from..all.len()).map(|place| [&chosen[..], &[place]].concat()));
@@ -296,7 +306,7 @@ impl<'a> Rooms<'a> {
     }
 
     /// Returns what paths carry together, by a linear program with one constraint per link.
-    fn together(&self, diversity: Diversity, all: &[Vec<usize>], chosen: &[usize]) -> f64 {
+    fn joint_rate(&self, diversity: Diversity, all: &[Vec<usize>], chosen: &[usize]) -> f64 {
         if chosen.is_empty() {
             return 0.0;
         }
@@ -350,6 +360,6 @@ impl<'a> Rooms<'a> {
 }
 
 /// Returns the rate, in bit/s, by which whole bit/s on each path may fall short of fractions.
-pub(super) fn slack(request: &Request) -> f64 {
+pub(super) fn rounding_slack(request: &CircuitRequest) -> f64 {
     request.paths as f64
 }

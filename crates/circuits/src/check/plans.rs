@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 
 use super::{Checker, brute};
 use crate::network::NodeId;
-use crate::path::{Diversity, Path};
-use crate::request::{Plan, Request, Wish};
+use crate::path::{Diversity, LinkPath};
+use crate::request::{CircuitRequest, Demand, ReservationPlan};
 
 impl Checker<'_> {
     /// Checks that a plan matches the request and fits in addition to all promises.
-    pub(super) fn granted(&self, request: &Request, plan: &Plan) -> Result<(), String> {
+    pub(super) fn check_granted(
+        &self,
+        request: &CircuitRequest,
+        plan: &ReservationPlan,
+    ) -> Result<(), String> {
         let mut over = request.window.start;
         let mut carried: u128 = 0;
         for piece in &plan.0 {
@@ -31,13 +35,13 @@ impl Checker<'_> {
             let mut needs = vec![0_u64; self.taken.len()];
             let mut rate = 0;
             for route in &piece.routes {
-                self.path(request, &route.path)?;
+                self.check_path(request, &route.path)?;
                 for link in &route.path.0 {
                     needs[link.0 as usize] += route.rate;
                 }
                 rate += route.rate;
             }
-            self.apart(
+            self.check_disjoint(
                 request.diversity,
                 &piece
                     .routes
@@ -45,7 +49,7 @@ impl Checker<'_> {
                     .map(|route| &route.path)
                     .collect::<Vec<_>>(),
             )?;
-            let rooms = self.rooms(request, piece.window);
+            let rooms = self.available_rates(request, piece.window);
             if let Some(link) = (0..needs.len()).find(|link| needs[*link] > rooms.room(*link)) {
                 return Err(format!(
                     "link {link} has {} left and {} are promised of it",
@@ -55,13 +59,13 @@ impl Checker<'_> {
             }
             carried += u128::from(rate) * u128::from(length.unsigned_abs());
             match request.wish {
-                Wish::Rate(asked) if asked != rate || piece.window != request.window => {
+                Demand::Rate(asked) if asked != rate || piece.window != request.window => {
                     return Err(format!(
                         "{rate} bit/s in {:?} instead of {asked} throughout",
                         piece.window
                     ));
                 }
-                Wish::Volume {
+                Demand::Volume {
                     most: Some(most), ..
                 } if rate > most => {
                     return Err(format!("{rate} bit/s where the ends can use {most}"));
@@ -70,10 +74,10 @@ impl Checker<'_> {
             }
         }
         match request.wish {
-            Wish::Rate(_) if plan.0.len() != 1 => {
+            Demand::Rate(_) if plan.0.len() != 1 => {
                 Err(format!("{} pieces for one rate", plan.0.len()))
             }
-            Wish::Volume { bytes, .. } if carried < u128::from(bytes) * 8_000 => Err(format!(
+            Demand::Volume { bytes, .. } if carried < u128::from(bytes) * 8_000 => Err(format!(
                 "carries {carried} bit/s times ms, which is less than {bytes} bytes"
             )),
             _ => Ok(()),
@@ -81,7 +85,7 @@ impl Checker<'_> {
     }
 
     /// Checks that a path leads from end to end, without a loop, over links that may be used.
-    fn path(&self, request: &Request, path: &Path) -> Result<(), String> {
+    fn check_path(&self, request: &CircuitRequest, path: &LinkPath) -> Result<(), String> {
         let mut at = request.ends.from;
         let mut passed = BTreeSet::from([at]);
         for id in &path.0 {
@@ -90,7 +94,8 @@ impl Checker<'_> {
                 .links()
                 .get(id.0 as usize)
                 .ok_or("a link that is not there")?;
-            if link.from != at || !passed.insert(link.to) || !brute::allowed(request, id.0, link) {
+            if link.from != at || !passed.insert(link.to) || !brute::is_allowed(request, id.0, link)
+            {
                 return Err(format!("no path that may be used: {path:?}"));
             }
             at = link.to;
@@ -102,11 +107,11 @@ impl Checker<'_> {
         }
     }
 
-    fn apart(&self, diversity: Diversity, paths: &[&Path]) -> Result<(), String> {
+    fn check_disjoint(&self, diversity: Diversity, paths: &[&LinkPath]) -> Result<(), String> {
         if diversity == Diversity::Any {
             return Ok(());
         }
-        let links = |path: &Path| {
+        let links = |path: &LinkPath| {
             path.0
                 .iter()
                 .map(|id| self.network.links()[id.0 as usize])

@@ -3,59 +3,63 @@
 use std::collections::BTreeSet;
 
 use super::{Checker, brute};
-use crate::admit::{Full, Proof};
+use crate::admit::{CutLink, RefusalProof};
 use crate::ledger::ReservationId;
-use crate::request::{Request, Wish};
-use crate::time::{Moment, Rate, Volume};
+use crate::request::{CircuitRequest, Demand};
+use crate::time::{BitsPerSecond, MomentMs, Volume};
 
 impl Checker<'_> {
     /// Checks that a proof holds.
-    pub(super) fn proof(&self, request: &Request, proof: &Proof) -> Result<(), String> {
+    pub(super) fn check_proof(
+        &self,
+        request: &CircuitRequest,
+        proof: &RefusalProof,
+    ) -> Result<(), String> {
         match (proof, request.wish) {
-            (Proof::Cut { links, rate, until }, Wish::Rate(asked)) => {
-                self.full(request, links)?;
-                let rooms = self.rooms(request, request.window);
-                let mut left: Vec<Rate> = links
+            (RefusalProof::Cut { links, rate, until }, Demand::Rate(asked)) => {
+                self.check_cut(request, links)?;
+                let rooms = self.available_rates(request, request.window);
+                let mut left: Vec<BitsPerSecond> = links
                     .iter()
                     .map(|full| rooms.room(full.link.0 as usize))
                     .collect();
                 left.sort_unstable_by(|one, other| other.cmp(one));
-                let passes: Rate = left.iter().take(request.paths).sum();
+                let passes: BitsPerSecond = left.iter().take(request.paths).sum();
                 if passes != *rate || passes >= asked {
                     return Err(format!(
                         "the cut lets {passes} bit/s through, is said to let {rate}, and {asked} \
                         are asked for"
                     ));
                 }
-                self.until(request, links, asked, *until)
+                self.check_until(request, links, asked, *until)
             }
-            (Proof::Volume { links, volume }, Wish::Volume { bytes, most, .. }) => {
-                self.full(request, links)?;
+            (RefusalProof::Volume { links, volume }, Demand::Volume { bytes, most, .. }) => {
+                self.check_cut(request, links)?;
                 let ids: Vec<usize> = links.iter().map(|full| full.link.0 as usize).collect();
-                let passes = brute::passes(self.network, &self.taken, &ids, request.window);
+                let passes = brute::passing_volume(self.network, &self.taken, &ids, request.window);
                 let fastest = most.map_or(u128::MAX, |most| {
                     u128::from(most) * u128::from(request.window.length())
                 });
-                if passes.min(fastest) > volume.0 || *volume >= Volume::of_bytes(bytes) {
+                if passes.min(fastest) > volume.0 || *volume >= Volume::from_bytes(bytes) {
                     return Err(format!(
                         "the cut lets {passes} through, and is said to let {volume:?}"
                     ));
                 }
                 Ok(())
             }
-            (Proof::Stretches { volume }, Wish::Volume { bytes, .. })
-                if *volume < Volume::of_bytes(bytes) =>
+            (RefusalProof::Stretches { volume }, Demand::Volume { bytes, .. })
+                if *volume < Volume::from_bytes(bytes) =>
             {
                 Ok(())
             }
-            (Proof::Searched { .. }, Wish::Rate(_)) | (Proof::Unknown, _) => Ok(()),
+            (RefusalProof::Searched { .. }, Demand::Rate(_)) | (RefusalProof::Unknown, _) => Ok(()),
             _ => Err(format!("a proof of something else: {proof:?}")),
         }
     }
 
     /// Checks that links form a cut, and that their rates and holders are as stated.
-    fn full(&self, request: &Request, links: &[Full]) -> Result<(), String> {
-        let rooms = self.rooms(request, request.window);
+    fn check_cut(&self, request: &CircuitRequest, links: &[CutLink]) -> Result<(), String> {
+        let rooms = self.available_rates(request, request.window);
         let cut: Vec<usize> = links.iter().map(|full| full.link.0 as usize).collect();
         if rooms.joined_without(&cut) {
             return Err(format!(
@@ -66,16 +70,16 @@ impl Checker<'_> {
             let taken = &self.taken[full.link.0 as usize];
             let by: BTreeSet<ReservationId> = taken
                 .iter()
-                .filter(|(window, ..)| window.holds(full.at))
+                .filter(|(window, ..)| window.contains(full.at))
                 .map(|(_, _, id)| *id)
                 .collect();
             let least = rooms.room(full.link.0 as usize);
             let then = self.network.links()[full.link.0 as usize].reservable()
-                - brute::level(taken, full.at);
+                - brute::promised_at(taken, full.at);
             if full.left != least
                 || then != least
                 || !by.iter().eq(full.by.iter())
-                || !request.window.holds(full.at)
+                || !request.window.contains(full.at)
             {
                 return Err(format!(
                     "{full:?}, but {least} are left, {then} then, and {by:?} have it"
@@ -86,12 +90,12 @@ impl Checker<'_> {
     }
 
     /// Checks that a cut stays too full until the stated moment.
-    fn until(
+    fn check_until(
         &self,
-        request: &Request,
-        links: &[Full],
-        asked: Rate,
-        until: Option<Moment>,
+        request: &CircuitRequest,
+        links: &[CutLink],
+        asked: BitsPerSecond,
+        until: Option<MomentMs>,
     ) -> Result<(), String> {
         let taken = links
             .iter()
@@ -100,18 +104,18 @@ impl Checker<'_> {
             .map(|(window, ..)| window.end)
             .filter(|end| *end > request.window.start);
         for start in ends.filter(|end| until.is_none_or(|until| *end < until)) {
-            let window = request.window.from_start(start);
+            let window = request.window.starting_at(start);
             let left = |link: usize| {
                 self.network.links()[link]
                     .reservable()
-                    .saturating_sub(brute::peak(&self.taken[link], window))
+                    .saturating_sub(brute::promised_peak(&self.taken[link], window))
             };
-            let mut left: Vec<Rate> = links
+            let mut left: Vec<BitsPerSecond> = links
                 .iter()
                 .map(|full| left(full.link.0 as usize))
                 .collect();
             left.sort_unstable_by(|one, other| other.cmp(one));
-            if left.iter().take(request.paths).sum::<Rate>() >= asked {
+            if left.iter().take(request.paths).sum::<BitsPerSecond>() >= asked {
                 return Err(format!(
                     "the cut is free from {start}, and said to be full until {until:?}"
                 ));

@@ -4,39 +4,46 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Checker, Verdict};
-use crate::admit::{Answer, Counter, NoRoom, Offers, Proof, Refusal, decide, open};
-use crate::ledger::{Ledger, ReservationId, Snapshot, View};
-use crate::network::{Network, NodeId};
-use crate::path::{Diversity, Ends, Preference};
-use crate::policy::Limits;
-use crate::request::{Elements, Pace, Request, Wish};
-use crate::testing::{network, request, small};
+use super::{CheckVerdict, Checker};
+use crate::admit::{
+    Admission, AdmissionRefusal, CounterOfferMode, CounterOffers, InsufficientBandwidth,
+    RefusalProof, decide, decide_without_offers,
+};
+use crate::ledger::{BandwidthLedger, LedgerSnapshot, ReservationId, View};
+use crate::network::{CircuitNetwork, NodeId};
+use crate::path::{Diversity, PathEnds, Preference};
+use crate::policy::RequestLimits;
+use crate::request::{CircuitRequest, Demand, PathElements, VolumePace};
+use crate::testing::{network, request, small_networks};
 use crate::time::{Volume, Window};
 
-fn answer(network: &Network, ledger: &Ledger, request: &Request) -> Answer {
+fn answer(
+    network: &CircuitNetwork,
+    ledger: &BandwidthLedger,
+    request: &CircuitRequest,
+) -> Admission {
     decide(
         &View::new(network, ledger),
         ledger,
         request,
-        &Limits::default(),
+        &RequestLimits::default(),
         0,
-        Counter::Offer,
+        CounterOfferMode::Offer,
     )
 }
 
 #[test]
 fn wrong_answers_are_found() {
     let network = network(3, &[(0, 1, 10_000), (1, 2, 10_000), (0, 2, 5_000)]);
-    let mut ledger = Ledger::new(&network);
+    let mut ledger = BandwidthLedger::new(&network);
     let mut checker = Checker::new(&network);
-    let asked = request(&network, Window::new(0, 100), Wish::Rate(14_000), 2);
-    let Answer::Granted(plan) = answer(&network, &ledger, &asked) else {
+    let asked = request(&network, Window::new(0, 100), Demand::Rate(14_000), 2);
+    let Admission::Granted(plan) = answer(&network, &ledger, &asked) else {
         panic!("14 go")
     };
     assert_eq!(
-        checker.answer(&asked, &Answer::Granted(plan.clone())),
-        Ok(Verdict::Granted)
+        checker.check_answer(&asked, &Admission::Granted(plan.clone())),
+        Ok(CheckVerdict::Granted)
     );
     for wrong in [
         {
@@ -68,42 +75,49 @@ fn wrong_answers_are_found() {
     ] {
         assert!(
             checker
-                .answer(&asked, &Answer::Granted(wrong.clone()))
+                .check_answer(&asked, &Admission::Granted(wrong.clone()))
                 .is_err(),
             "{wrong:?}"
         );
     }
     let refused = |proof| {
-        Answer::Refused(Refusal::NoRoom(Box::new(NoRoom {
+        Admission::Refused(AdmissionRefusal::NoRoom(Box::new(InsufficientBandwidth {
             proof,
-            offers: Offers::default(),
+            offers: CounterOffers::default(),
         })))
     };
     assert!(
-        checker.answer(&asked, &refused(Proof::Unknown)).is_err(),
+        checker
+            .check_answer(&asked, &refused(RefusalProof::Unknown))
+            .is_err(),
         "14 go"
     );
-    let few = request(&network, Window::new(0, 100), Wish::Rate(14_000), 1);
+    let few = request(&network, Window::new(0, 100), Demand::Rate(14_000), 1);
     assert_eq!(
-        checker.answer(&few, &refused(Proof::Unknown)),
-        Ok(Verdict::FewPaths)
+        checker.check_answer(&few, &refused(RefusalProof::Unknown)),
+        Ok(CheckVerdict::FewPaths)
     );
     ledger.take(ReservationId(0), &plan);
     checker.promise(ReservationId(0), &plan);
     let answer = answer(
         &network,
         &ledger,
-        &request(&network, Window::new(50, 150), Wish::Rate(1_001), 2),
+        &request(&network, Window::new(50, 150), Demand::Rate(1_001), 2),
     );
-    let Answer::Refused(Refusal::NoRoom(mut none)) = answer else {
+    let Admission::Refused(AdmissionRefusal::NoRoom(mut none)) = answer else {
         panic!("it is full")
     };
     let later = none.offers.later.clone().unwrap();
     assert_eq!(later.request.window, Window::new(100, 200));
-    let asked = request(&network, Window::new(50, 150), Wish::Rate(1_001), 2);
-    let whole = |none: &NoRoom| Answer::Refused(Refusal::NoRoom(Box::new(none.clone())));
-    assert_eq!(checker.answer(&asked, &whole(&none)), Ok(Verdict::Flow));
-    let Proof::Cut { links, until, .. } = &mut none.proof else {
+    let asked = request(&network, Window::new(50, 150), Demand::Rate(1_001), 2);
+    let whole = |none: &InsufficientBandwidth| {
+        Admission::Refused(AdmissionRefusal::NoRoom(Box::new(none.clone())))
+    };
+    assert_eq!(
+        checker.check_answer(&asked, &whole(&none)),
+        Ok(CheckVerdict::Flow)
+    );
+    let RefusalProof::Cut { links, until, .. } = &mut none.proof else {
         panic!("{none:?}")
     };
     assert_eq!(*until, Some(100));
@@ -113,7 +127,7 @@ fn wrong_answers_are_found() {
     );
     links.pop();
     assert!(
-        checker.answer(&asked, &whole(&none)).is_err(),
+        checker.check_answer(&asked, &whole(&none)).is_err(),
         "half a cut is none"
     );
     checker.promise(ReservationId(1), &plan);
@@ -121,17 +135,21 @@ fn wrong_answers_are_found() {
 }
 
 /// Generates requests for small networks: times in steps of ten, rates of a few units.
-fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
+fn asked(network: &CircuitNetwork) -> impl Strategy<Value = CircuitRequest> + use<> {
     let nodes = network.nodes();
     let links = u32::try_from(network.links().len()).unwrap();
     let wish = prop_oneof![
-        (1..14_u64).prop_map(|rate| Wish::Rate(rate * 5_040)),
+        (1..14_u64).prop_map(|rate| Demand::Rate(rate * 5_040)),
         (1..600_u64, prop::option::of(1..9_u64), any::<bool>()).prop_map(
             |(amount, most, early)| {
-                Wish::Volume {
+                Demand::Volume {
                     bytes: Volume::carried(5_040, amount).bytes().max(1),
                     most: most.map(|most| most * 5_040),
-                    pace: if early { Pace::Early } else { Pace::Even },
+                    pace: if early {
+                        VolumePace::Early
+                    } else {
+                        VolumePace::Even
+                    },
                 }
             }
         ),
@@ -147,8 +165,8 @@ fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
         prop::option::of(0..links),
     );
     what.prop_map(
-        move |(from, on, start, length, wish, paths, kind, without)| Request {
-            ends: Ends {
+        move |(from, on, start, length, wish, paths, kind, without)| CircuitRequest {
+            ends: PathEnds {
                 from: NodeId(from),
                 to: NodeId((from + on) % nodes),
             },
@@ -165,25 +183,28 @@ fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
             } else {
                 Preference::LeastLatency
             },
-            elements: Elements {
+            elements: PathElements {
                 no_links: without
                     .filter(|_| kind == 7)
                     .map(crate::network::LinkId)
                     .into_iter()
                     .collect(),
-                ..Elements::default()
+                ..PathElements::default()
             },
         },
     )
 }
 
-fn world() -> impl Strategy<Value = (Network, Vec<Request>)> {
-    let larger = small().prop_map(|network| {
-        let links = network.links().iter().map(|link| crate::network::Link {
-            capacity: link.capacity * 5_040,
-            ..*link
-        });
-        Network::new(network.nodes(), links.collect()).unwrap()
+fn world() -> impl Strategy<Value = (CircuitNetwork, Vec<CircuitRequest>)> {
+    let larger = small_networks().prop_map(|network| {
+        let links = network
+            .links()
+            .iter()
+            .map(|link| crate::network::CircuitLink {
+                capacity: link.capacity * 5_040,
+                ..*link
+            });
+        CircuitNetwork::new(network.nodes(), links.collect()).unwrap()
     });
     larger.prop_flat_map(|network| {
         let requests = prop::collection::vec(asked(&network), 1..25);
@@ -196,34 +217,34 @@ proptest! {
 
     #[test]
     fn every_answer_is_right((network, requests) in world()) {
-        let mut ledger = Ledger::new(&network);
+        let mut ledger = BandwidthLedger::new(&network);
         let mut checker = Checker::new(&network);
         for (request, id) in requests.iter().zip((0..).map(ReservationId)) {
             let answer = answer(&network, &ledger, request);
-            let verdict = checker.answer(request, &answer);
+            let verdict = checker.check_answer(request, &answer);
             prop_assert!(verdict.is_ok(), "{}: {answer:?}", verdict.unwrap_err());
-            if let Answer::Refused(Refusal::NoRoom(none)) = &answer {
+            if let Admission::Refused(AdmissionRefusal::NoRoom(none)) = &answer {
                 prop_assert!(
-                    !matches!(none.proof, Proof::Unknown),
+                    !matches!(none.proof, RefusalProof::Unknown),
                     "small networks are searched through: {request:?}"
                 );
-                prop_assert_ne!(verdict, Ok(Verdict::Open));
+                prop_assert_ne!(verdict, Ok(CheckVerdict::Open));
                 for offer in [&none.offers.later, &none.offers.slower, &none.offers.volume]
                     .into_iter()
                     .flatten()
                 {
                     let taken = self::answer(&network, &ledger, &offer.request);
-                    prop_assert_eq!(taken, Answer::Granted(offer.plan.clone()));
+                    prop_assert_eq!(taken, Admission::Granted(offer.plan.clone()));
                 }
                 if let Some(later) = &none.offers.later {
-                    let bounded = checker.earlier(request, later);
+                    let bounded = checker.earlier_start(request, later);
                     prop_assert!(
                         bounded.is_none() || request.paths > 1,
                         "{later:?}, but free from {bounded:?}"
                     );
                 }
             }
-            if let Answer::Granted(plan) = answer {
+            if let Admission::Granted(plan) = answer {
                 ledger.take(id, &plan);
                 checker.promise(id, &plan);
             }
@@ -236,14 +257,14 @@ proptest! {
         (network, requests) in world()
     ) {
         let shared = Arc::new(network.clone());
-        let mut ledger = Ledger::new(&network);
+        let mut ledger = BandwidthLedger::new(&network);
         let (mut found, mut kept) = (Vec::new(), Vec::new());
-        let limits = Limits::default();
+        let limits = RequestLimits::default();
         for (request, id) in requests.iter().zip((0..).map(ReservationId)) {
             let (opened, search) =
-                open(&View::new(&network, &ledger), &ledger, request, &limits, 0);
+                decide_without_offers(&View::new(&network, &ledger), &ledger, request, &limits, 0);
             match (answer(&network, &ledger, request), opened, search) {
-                (Answer::Granted(plan), Answer::Granted(same), None) => {
+                (Admission::Granted(plan), Admission::Granted(same), None) => {
                     prop_assert_eq!(&plan, &same);
                     ledger.take(id, &plan);
                     kept.push((id, plan));
@@ -254,27 +275,27 @@ proptest! {
                     }
                 }
                 (
-                    Answer::Refused(Refusal::NoRoom(none)),
-                    Answer::Refused(Refusal::NoRoom(opened)),
+                    Admission::Refused(AdmissionRefusal::NoRoom(none)),
+                    Admission::Refused(AdmissionRefusal::NoRoom(opened)),
                     Some(search)
                 ) => {
                     prop_assert_eq!(&none.proof, &opened.proof);
-                    prop_assert_eq!(opened.offers, Offers::default());
-                    found.push((search, Snapshot::new(shared.clone(), &ledger), none.offers));
+                    prop_assert_eq!(opened.offers, CounterOffers::default());
+                    found.push((search, LedgerSnapshot::new(shared.clone(), &ledger), none.offers));
                 }
                 (one, other, None) => prop_assert_eq!(one, other, "what can't be asked"),
                 other => prop_assert!(false, "{other:?}"),
             }
         }
-        let newest = Snapshot::new(shared, &ledger);
+        let newest = LedgerSnapshot::new(shared, &ledger);
         for (search, decided, at_once) in found {
             // The ledger has changed since, but the snapshot has not.
-            prop_assert_eq!(&search.offers(&decided, &mut || true), &at_once);
+            prop_assert_eq!(&search.find_offers(&decided, &mut || true), &at_once);
             // An interrupted search finds a subset of the same offers.
             for steps in 0..4 {
                 let mut left = steps;
                 let mut goes_on = || left > 0 && { left -= 1; true };
-                let some = search.offers(&decided, &mut goes_on);
+                let some = search.find_offers(&decided, &mut goes_on);
                 let of_some = [some.later, some.slower, some.volume];
                 let of_all = [&at_once.later, &at_once.slower, &at_once.volume];
                 prop_assert!(
@@ -284,13 +305,13 @@ proptest! {
             }
             for offer in [at_once.later, at_once.slower, at_once.volume].into_iter().flatten() {
                 match (
-                    search.renewed(&offer, &decided, &newest),
+                    search.revalidate(&offer, &decided, &newest),
                     answer(&network, &ledger, &offer.request)
                 ) {
-                    (Some(renewed), Answer::Granted(plan)) => {
+                    (Some(renewed), Admission::Granted(plan)) => {
                         prop_assert_eq!((&renewed.request, &renewed.plan), (&offer.request, &plan));
                     }
-                    (None, Answer::Refused(_)) => {}
+                    (None, Admission::Refused(_)) => {}
                     other => prop_assert!(false, "{other:?}"),
                 }
             }

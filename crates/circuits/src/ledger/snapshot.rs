@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{Besides, Ledger, Taken, View};
-use crate::network::{LinkId, Network, Share};
+use super::{Adjustments, BandwidthLedger, ReservedRates, View};
+use crate::network::{CircuitNetwork, LinkId, LinkShare};
 use crate::time::Window;
 
 /// A network and its reserved rates at one moment. It never changes, and creating it costs one word
 /// per link. It does not name the holders.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
-    network: Arc<Network>,
-    taken: Taken,
+pub struct LedgerSnapshot {
+    network: Arc<CircuitNetwork>,
+    taken: ReservedRates,
 }
 
-impl Snapshot {
+impl LedgerSnapshot {
     /// Takes a snapshot of a ledger.
     #[must_use]
-    pub fn new(network: Arc<Network>, ledger: &Ledger) -> Self {
+    pub fn new(network: Arc<CircuitNetwork>, ledger: &BandwidthLedger) -> Self {
         Self {
             network,
             taken: ledger.taken(),
@@ -27,11 +27,11 @@ impl Snapshot {
     /// Returns the available bandwidth.
     #[must_use]
     pub fn view(&self) -> View<'_> {
-        self.seen_by(&Seen::default())
+        self.view_with(&ViewAdjustments::default())
     }
 
     /// Returns a view of this snapshot with the adjustments of another view.
-    pub(crate) fn seen_by(&self, seen: &Seen) -> View<'_> {
+    pub(crate) fn view_with(&self, seen: &ViewAdjustments) -> View<'_> {
         View {
             network: &self.network,
             taken: &self.taken,
@@ -43,7 +43,7 @@ impl Snapshot {
     /// Returns true if a link is unchanged in another snapshot, and as much of it is reserved at
     /// each moment of a window.
     #[must_use]
-    pub fn is_alike(&self, other: &Self, link: LinkId, window: Window) -> bool {
+    pub fn is_unchanged(&self, other: &Self, link: LinkId, window: Window) -> bool {
         let of_link = |at: &Self| at.taken.0.get(link.index()).cloned();
         if !Arc::ptr_eq(&self.network, &other.network)
             && self.network.link(link) != other.network.link(link)
@@ -51,37 +51,39 @@ impl Snapshot {
             return false;
         }
         match (of_link(self), of_link(other)) {
-            (Some(one), Some(other)) => Arc::ptr_eq(&one, &other) || one.is_alike(&other, window),
+            (Some(one), Some(other)) => {
+                Arc::ptr_eq(&one, &other) || one.equals_within(&other, window)
+            }
             (one, other) => one.is_none() && other.is_none(),
         }
     }
 
     /// Returns the network.
     #[must_use]
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &CircuitNetwork {
         &self.network
     }
 }
 
 /// Adjustments of a view that are not part of the book.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
-    share: Share,
-    besides: Besides,
+pub(crate) struct ViewAdjustments {
+    share: LinkShare,
+    besides: Adjustments,
 }
 
-impl Default for Seen {
+impl Default for ViewAdjustments {
     fn default() -> Self {
         Self {
-            share: Share::WHOLE,
-            besides: Besides::new(),
+            share: LinkShare::WHOLE,
+            besides: Adjustments::new(),
         }
     }
 }
 
-impl Seen {
+impl ViewAdjustments {
     /// Extracts the adjustments of a view.
-    pub(crate) fn of(view: &View<'_>) -> Self {
+    pub(crate) fn from_view(view: &View<'_>) -> Self {
         Self {
             share: view.share,
             besides: view.besides.clone(),
@@ -89,7 +91,7 @@ impl Seen {
     }
 
     /// Returns true if a booked plan is left out.
-    pub(crate) fn leaves_out(&self) -> bool {
+    pub(crate) fn removes_plan(&self) -> bool {
         self.besides.values().flatten().any(|(_, rate)| *rate < 0)
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{Ledger, ReservationId};
+use super::{BandwidthLedger, ReservationId};
 use crate::network::LinkId;
 use crate::testing::network;
-use crate::time::{Moment, Rate, Window};
+use crate::time::{BitsPerSecond, MomentMs, Window};
 
 const LINK: LinkId = LinkId(0);
 
@@ -19,7 +19,7 @@ proptest! {
             0..40
         ),
     ) {
-        let mut ledger = Ledger::new(&network(2, &[(0, 1, 1_000)]));
+        let mut ledger = BandwidthLedger::new(&network(2, &[(0, 1, 1_000)]));
         let mut kept = Vec::new();
         for (id, start, length, rate, stays) in claims {
             let claim = (ReservationId(id), Window::new(start, start + length), rate);
@@ -30,14 +30,14 @@ proptest! {
                 ledger.unclaim(claim.0, LINK, claim.1, rate);
             }
         }
-        for at in (-30..110).chain([Moment::MIN, Moment::MAX]) {
-            let mut holders: BTreeMap<ReservationId, Rate> = BTreeMap::new();
-            for (id, _, rate) in kept.iter().filter(|(_, window, _)| window.holds(at)) {
+        for at in (-30..110).chain([MomentMs::MIN, MomentMs::MAX]) {
+            let mut holders: BTreeMap<ReservationId, BitsPerSecond> = BTreeMap::new();
+            for (id, _, rate) in kept.iter().filter(|(_, window, _)| window.contains(at)) {
                 *holders.entry(*id).or_default() += rate;
             }
             prop_assert_eq!(ledger.holders(LINK, at), holders);
         }
-        let mut anew = Ledger::new(&network(2, &[(0, 1, 1_000)]));
+        let mut anew = BandwidthLedger::new(&network(2, &[(0, 1, 1_000)]));
         for (id, window, rate) in kept {
             anew.claim(id, LINK, window, rate);
         }

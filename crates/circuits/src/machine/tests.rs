@@ -2,20 +2,25 @@
 
 use proptest::prelude::*;
 
-use super::{Action, Event, Life, Machine, Provision, Reserve};
+use super::{
+    LifecyclePhase, ProvisionPhase, ReservationAction, ReservationEvent, ReservationMachine,
+    ReservePhase,
+};
 use crate::time::Window;
 
-fn after(events: &[Event]) -> Machine {
-    events.iter().fold(Machine::default(), |machine, event| {
-        machine.on(*event).unwrap().0
-    })
+fn after(events: &[ReservationEvent]) -> ReservationMachine {
+    events
+        .iter()
+        .fold(ReservationMachine::default(), |machine, event| {
+            machine.apply(*event).unwrap().0
+        })
 }
 
-const COMMITTED: [Event; 4] = [
-    Event::Reserve,
-    Event::ReserveConfirmed,
-    Event::Commit,
-    Event::CommitConfirmed,
+const COMMITTED: [ReservationEvent; 4] = [
+    ReservationEvent::Reserve,
+    ReservationEvent::ReserveConfirmed,
+    ReservationEvent::Commit,
+    ReservationEvent::CommitConfirmed,
 ];
 
 #[test]
@@ -23,42 +28,60 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
     let committed = after(&COMMITTED);
     assert_eq!(
         (committed.reserve, committed.provision),
-        (Reserve::Start, Some(Provision::Released))
+        (ReservePhase::Start, Some(ProvisionPhase::Released))
     );
-    let (up, actions) = committed.on(Event::Provision).unwrap();
-    assert_eq!(actions, [Action::SetUp]);
-    let (up, _) = up.on(Event::ProvisionConfirmed).unwrap();
+    let (up, actions) = committed.apply(ReservationEvent::Provision).unwrap();
+    assert_eq!(actions, [ReservationAction::SetUp]);
+    let (up, _) = up.apply(ReservationEvent::ProvisionConfirmed).unwrap();
     let window = Window::new(10, 20);
-    assert!(up.carries(window, 10) && !up.carries(window, 20) && !committed.carries(window, 10));
-    let (over, actions) = up.on(Event::EndTime).unwrap();
-    assert_eq!(actions, [Action::TearDown]);
-    let (over, _) = over.on(Event::Terminate).unwrap();
-    let (over, actions) = over.on(Event::TerminateConfirmed).unwrap();
+    assert!(
+        up.carries_traffic(window, 10)
+            && !up.carries_traffic(window, 20)
+            && !committed.carries_traffic(window, 10)
+    );
+    let (over, actions) = up.apply(ReservationEvent::EndTime).unwrap();
+    assert_eq!(actions, [ReservationAction::TearDown]);
+    let (over, _) = over.apply(ReservationEvent::Terminate).unwrap();
+    let (over, actions) = over.apply(ReservationEvent::TerminateConfirmed).unwrap();
     assert_eq!(
         (over.life, actions),
-        (Life::Terminated, vec![Action::GiveBackAll])
+        (
+            LifecyclePhase::Terminated,
+            vec![ReservationAction::GiveBackAll]
+        )
     );
 }
 
 #[test]
 fn an_expired_hold_is_returned() {
-    let held = after(&[Event::Reserve, Event::ReserveConfirmed]);
-    let (late, actions) = held.on(Event::HoldTimeout).unwrap();
-    assert_eq!(actions, [Action::GiveBackHeld, Action::ReportTimeout]);
-    assert!(late.on(Event::Commit).is_err());
+    let held = after(&[
+        ReservationEvent::Reserve,
+        ReservationEvent::ReserveConfirmed,
+    ]);
+    let (late, actions) = held.apply(ReservationEvent::HoldTimeout).unwrap();
+    assert_eq!(
+        actions,
+        [
+            ReservationAction::GiveBackHeld,
+            ReservationAction::ReportTimeout
+        ]
+    );
+    assert!(late.apply(ReservationEvent::Commit).is_err());
     let again = late
-        .on(Event::Abort)
+        .apply(ReservationEvent::Abort)
         .unwrap()
         .0
-        .on(Event::AbortConfirmed)
+        .apply(ReservationEvent::AbortConfirmed)
         .unwrap()
         .0;
-    assert!(again.on(Event::Reserve).is_ok());
+    assert!(again.apply(ReservationEvent::Reserve).is_ok());
 }
 
 #[test]
 fn nothing_is_provisioned_before_it_is_committed() {
-    let error = Machine::default().on(Event::Provision).unwrap_err();
+    let error = ReservationMachine::default()
+        .apply(ReservationEvent::Provision)
+        .unwrap_err();
     assert!(
         error
             .to_string()
@@ -66,31 +89,34 @@ fn nothing_is_provisioned_before_it_is_committed() {
         "{error}"
     );
     assert!(
-        after(&[Event::Reserve, Event::ReserveConfirmed])
-            .on(Event::Provision)
-            .is_err()
+        after(&[
+            ReservationEvent::Reserve,
+            ReservationEvent::ReserveConfirmed
+        ])
+        .apply(ReservationEvent::Provision)
+        .is_err()
     );
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = ReservationEvent> {
     prop::sample::select(vec![
-        Event::Reserve,
-        Event::ReserveConfirmed,
-        Event::ReserveFailed,
-        Event::HoldTimeout,
-        Event::Commit,
-        Event::CommitConfirmed,
-        Event::CommitFailed,
-        Event::Abort,
-        Event::AbortConfirmed,
-        Event::Provision,
-        Event::ProvisionConfirmed,
-        Event::Release,
-        Event::ReleaseConfirmed,
-        Event::ForcedEnd,
-        Event::EndTime,
-        Event::Terminate,
-        Event::TerminateConfirmed,
+        ReservationEvent::Reserve,
+        ReservationEvent::ReserveConfirmed,
+        ReservationEvent::ReserveFailed,
+        ReservationEvent::HoldTimeout,
+        ReservationEvent::Commit,
+        ReservationEvent::CommitConfirmed,
+        ReservationEvent::CommitFailed,
+        ReservationEvent::Abort,
+        ReservationEvent::AbortConfirmed,
+        ReservationEvent::Provision,
+        ReservationEvent::ProvisionConfirmed,
+        ReservationEvent::Release,
+        ReservationEvent::ReleaseConfirmed,
+        ReservationEvent::ForcedEnd,
+        ReservationEvent::EndTime,
+        ReservationEvent::Terminate,
+        ReservationEvent::TerminateConfirmed,
     ])
 }
 
@@ -99,27 +125,27 @@ proptest! {
     /// end.
     #[test]
     fn a_hold_ends_exactly_once(events in prop::collection::vec(event(), 0..200)) {
-        let mut machine = Machine::default();
+        let mut machine = ReservationMachine::default();
         let mut held = false;
         for event in events {
-            let Ok((next, actions)) = machine.on(event) else { continue };
+            let Ok((next, actions)) = machine.apply(event) else { continue };
             machine = next;
             for action in actions {
                 match action {
-                    Action::Hold => { prop_assert!(!held); held = true; }
-                    Action::GiveBackHeld => { prop_assert!(held); held = false; }
-                    Action::GiveBackAll => prop_assert!(!held),
+                    ReservationAction::Hold => { prop_assert!(!held); held = true; }
+                    ReservationAction::GiveBackHeld => { prop_assert!(held); held = false; }
+                    ReservationAction::GiveBackAll => prop_assert!(!held),
                     _ => {}
                 }
             }
-            if event == Event::CommitConfirmed {
+            if event == ReservationEvent::CommitConfirmed {
                 prop_assert!(held);
                 held = false;
             }
-            prop_assert_eq!(held, matches!(machine.reserve, Reserve::Held | Reserve::Committing));
-            if machine.life == Life::Terminated {
+            prop_assert_eq!(held, matches!(machine.reserve, ReservePhase::Held | ReservePhase::Committing));
+            if machine.life == LifecyclePhase::Terminated {
                 prop_assert!(
-                    machine.on(Event::Reserve).is_err() && machine.on(Event::Provision).is_err()
+                    machine.apply(ReservationEvent::Reserve).is_err() && machine.apply(ReservationEvent::Provision).is_err()
                 );
             }
         }

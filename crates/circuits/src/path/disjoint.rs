@@ -1,10 +1,10 @@
 //! Disjoint paths (Suurballe, 1974; Bhandari, 1999). They are found together, because the best path
 //! alone may block all others.
 
-use super::{Diversity, Ends, Field, Path, Preference};
+use super::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
 use crate::flow::Residual;
 use crate::network::LinkId;
-use crate::time::Rate;
+use crate::time::BitsPerSecond;
 
 /// Maximum cost of a link, in hops or microseconds, so that sums do not overflow.
 const MAX_COST: i64 = 1 << 40;
@@ -13,14 +13,14 @@ const MAX_COST: i64 = 1 << 40;
 /// `at_least` bit/s left. [`Diversity::Any`] is treated as [`Diversity::Links`], and
 /// [`Preference::MostRoom`] counts hops.
 #[must_use]
-pub fn disjoint(
-    field: &Field<'_>,
-    ends: Ends,
-    at_least: Rate,
+pub fn disjoint_paths(
+    field: &BandwidthField<'_>,
+    ends: PathEnds,
+    at_least: BitsPerSecond,
     preference: Preference,
     diversity: Diversity,
     count: usize,
-) -> Vec<Path> {
+) -> Vec<LinkPath> {
     let network = field.network();
     let nodes = network.nodes() as usize;
     if ends.from == ends.to || ends.from.index() >= nodes || ends.to.index() >= nodes {
@@ -35,9 +35,9 @@ pub fn disjoint(
         let passes = if diversity == Diversity::Nodes && !end {
             1
         } else {
-            Rate::MAX >> 1
+            BitsPerSecond::MAX >> 1
         };
-        residual.arc(enters(node), leaves(node), passes, 0);
+        residual.add_arc(enters(node), leaves(node), passes, 0);
     }
     let wide: Vec<LinkId> = network
         .ids()
@@ -48,12 +48,12 @@ pub fn disjoint(
             let cost = i64::try_from(field.cost(*id, preference).0)
                 .unwrap_or(MAX_COST)
                 .min(MAX_COST);
-            residual.arc(leaves(link.from.index()), enters(link.to.index()), 1, cost);
+            residual.add_arc(leaves(link.from.index()), enters(link.to.index()), 1, cost);
         }
     }
     let (source, sink) = (leaves(ends.from.index()), enters(ends.to.index()));
     let found = (0..count)
-        .take_while(|_| residual.one_more(source, sink))
+        .take_while(|_| residual.augment_one(source, sink))
         .count();
     let mut used: Vec<LinkId> = (nodes..)
         .zip(&wide)
@@ -69,13 +69,13 @@ pub fn disjoint(
         let cable = network.link(*link).map(|link| link.cable);
         cables.iter().filter(|other| Some(**other) == cable).count() == 1
     });
-    let mut rest = Field::new(network, |link| used.contains(&link).then_some(1));
+    let mut rest = BandwidthField::new(network, |link| used.contains(&link).then_some(1));
     let mut paths = Vec::new();
     for _ in 0..found {
-        let Some(path) = rest.best(ends, 1, preference) else {
+        let Some(path) = rest.best_path(ends, 1, preference) else {
             break;
         };
-        rest.take(&path, 1);
+        rest.deduct(&path, 1);
         paths.push(path);
     }
     paths

@@ -2,24 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cost, Ends, Field, Path, Preference};
+use super::{BandwidthField, LinkPath, PathCost, PathEnds, Preference};
 use crate::network::{LinkId, NodeId};
-use crate::time::Rate;
+use crate::time::BitsPerSecond;
 
 /// Returns up to `count` loop-free paths whose links have at least `at_least` bit/s left, the best
 /// first. [`Preference::MostRoom`] counts hops here.
 #[must_use]
-pub fn several(
-    field: &Field<'_>,
-    ends: Ends,
-    at_least: Rate,
+pub fn k_best_paths(
+    field: &BandwidthField<'_>,
+    ends: PathEnds,
+    at_least: BitsPerSecond,
     preference: Preference,
     count: usize,
-) -> Vec<Path> {
+) -> Vec<LinkPath> {
     let wide = |link: LinkId| field.room(link) >= at_least.max(1);
-    let mut found: Vec<Path> = Vec::new();
-    found.extend(field.cheapest(ends, preference, wide));
-    let mut candidates: BTreeSet<(Cost, Path)> = BTreeSet::new();
+    let mut found: Vec<LinkPath> = Vec::new();
+    found.extend(field.cheapest_path(ends, preference, wide));
+    let mut candidates: BTreeSet<(PathCost, LinkPath)> = BTreeSet::new();
     while let Some(last) = found.last().filter(|_| found.len() < count).cloned() {
         for (place, link) in last.0.iter().enumerate() {
             let root = last.0.get(..place).unwrap_or_default();
@@ -43,8 +43,8 @@ pub fn several(
                     .is_none_or(|link| passed.contains(&link.to));
                 wide(link) && !taken.contains(&link) && !leads_back
             };
-            let rest = field.cheapest(
-                Ends {
+            let rest = field.cheapest_path(
+                PathEnds {
                     from: spur,
                     to: ends.to,
                 },
@@ -52,7 +52,7 @@ pub fn several(
                 may,
             );
             if let Some(rest) = rest {
-                let path = Path([root, &rest.0].concat());
+                let path = LinkPath([root, &rest.0].concat());
                 candidates.insert((field.cost_of(&path, preference), path));
             }
         }

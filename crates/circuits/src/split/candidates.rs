@@ -1,96 +1,108 @@
 //! Candidate paths, and the rates that they carry.
 
-use super::{Ask, MAX_PATHS, Route, shared, total, trimmed};
+use super::{MAX_PATHS, PathConstraints, RatedPath, joint_rates, total_rate, trim};
 use crate::flow::Residual;
-use crate::path::{Diversity, Field, Path, disjoint, several};
-use crate::time::Rate;
+use crate::path::{BandwidthField, Diversity, LinkPath, disjoint_paths, k_best_paths};
+use crate::time::BitsPerSecond;
 
 /// Maximum number of candidate paths in the linear program.
 const MAX_CANDIDATES: usize = 24;
 
 /// Number of candidates of each kind.
-const OF_A_KIND: usize = 6;
+const CANDIDATES_PER_KIND: usize = 6;
 
 /// Chooses the widest path of what the previous ones leave, repeatedly, up to `want` bit/s in
 /// total.
 #[must_use]
-pub fn greedy(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
+pub fn greedy(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
     greedy_behind(&[], field, ask, want)
 }
 
 /// Continues the greedy choice behind known first routes.
 #[must_use]
 pub(crate) fn greedy_behind(
-    first: &[Route],
-    field: &Field<'_>,
-    ask: &Ask,
-    want: Rate,
-) -> Vec<Route> {
+    first: &[RatedPath],
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
     let mut left = field.clone();
-    let mut routes: Vec<Route> = first.to_vec();
+    let mut routes: Vec<RatedPath> = first.to_vec();
     for route in first {
-        left.take(&route.path, route.rate);
-        left.part_from(&route.path, ask.diversity);
+        left.deduct(&route.path, route.rate);
+        left.remove_conflicts(&route.path, ask.diversity);
     }
-    while routes.len() < ask.paths && total(&routes) < want {
-        let Some((path, width)) = left.widest(ask.ends) else {
+    while routes.len() < ask.paths && total_rate(&routes) < want {
+        let Some((path, width)) = left.widest_path(ask.ends) else {
             break;
         };
-        let rate = width.min(want - total(&routes));
-        left.take(&path, rate);
-        left.part_from(&path, ask.diversity);
+        let rate = width.min(want - total_rate(&routes));
+        left.deduct(&path, rate);
+        left.remove_conflicts(&path, ask.diversity);
         // The same path is chosen again only if it was not filled, which ends the loop.
-        routes.push(Route { path, rate });
+        routes.push(RatedPath { path, rate });
     }
     routes
 }
 
 /// Finds better routes than the greedy choice, without a search.
-pub(super) fn improved(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
-    let mut best = even(field, ask, want);
-    if total(&best) >= want || ask.paths < 2 {
+pub(super) fn improved_routes(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
+    let mut best = equal_rate_routes(field, ask, want);
+    if total_rate(&best) >= want || ask.paths < 2 {
         return best;
     }
     let paths = match ask.diversity {
-        Diversity::Any => candidates(field, ask, want),
+        Diversity::Any => candidate_paths(field, ask, want),
         Diversity::Links | Diversity::Nodes => {
-            super::better(&mut best, apart(field, ask, want));
+            super::keep_better(&mut best, disjoint_routes(field, ask, want));
             return best;
         }
     };
-    let all = shared(field, &paths);
-    let mut chosen = trimmed(all, Rate::MAX);
+    let all = joint_rates(field, &paths);
+    let mut chosen = trim(all, BitsPerSecond::MAX);
     chosen.truncate(ask.paths);
-    let chosen: Vec<Path> = chosen.into_iter().map(|route| route.path).collect();
-    super::better(&mut best, trimmed(shared(field, &chosen), want));
+    let chosen: Vec<LinkPath> = chosen.into_iter().map(|route| route.path).collect();
+    super::keep_better(&mut best, trim(joint_rates(field, &chosen), want));
     best
 }
 
 /// Finds routes of equal rates, with the smallest number of paths that works. A flow decides
 /// exactly whether there are that many.
-fn even(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
+fn equal_rate_routes(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
     for count in 2..=ask.paths.min(MAX_PATHS) {
         let part = want
-            .div_ceil(Rate::try_from(count).unwrap_or(Rate::MAX))
+            .div_ceil(BitsPerSecond::try_from(count).unwrap_or(BitsPerSecond::MAX))
             .max(1);
         let paths = match ask.diversity {
-            Diversity::Any => flow_of(field, ask, part, count),
-            diversity => disjoint(field, ask.ends, part, ask.preference, diversity, count),
+            Diversity::Any => unit_flow_paths(field, ask, part, count),
+            diversity => disjoint_paths(field, ask.ends, part, ask.preference, diversity, count),
         };
         if paths.len() == count {
             let routes = paths
                 .into_iter()
-                .map(|path| Route { path, rate: part })
+                .map(|path| RatedPath { path, rate: part })
                 .collect();
-            return trimmed(merged(routes), want);
+            return trim(merge_same_path(routes), want);
         }
     }
     Vec::new()
 }
 
 /// Merges routes over the same path.
-fn merged(routes: Vec<Route>) -> Vec<Route> {
-    let mut merged: Vec<Route> = Vec::with_capacity(routes.len());
+fn merge_same_path(routes: Vec<RatedPath>) -> Vec<RatedPath> {
+    let mut merged: Vec<RatedPath> = Vec::with_capacity(routes.len());
     for route in routes {
         match merged.iter_mut().find(|known| known.path == route.path) {
             Some(known) => known.rate = known.rate.saturating_add(route.rate),
@@ -101,18 +113,23 @@ fn merged(routes: Vec<Route>) -> Vec<Route> {
 }
 
 /// Returns the paths of a flow of up to `most` units, each of the same rate.
-fn flow_of(field: &Field<'_>, ask: &Ask, part: Rate, most: usize) -> Vec<Path> {
+fn unit_flow_paths(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    part: BitsPerSecond,
+    most: usize,
+) -> Vec<LinkPath> {
     let network = field.network();
-    let mut residual = Residual::of(field, |room| room / part.max(1));
-    let enough = Rate::try_from(most).unwrap_or(Rate::MAX);
-    residual.fill(ask.ends.from.index(), ask.ends.to.index(), enough);
-    let mut flow = Field::new(network, |link| Some(residual.flow(link.index())));
+    let mut residual = Residual::from_field(field, |room| room / part.max(1));
+    let enough = BitsPerSecond::try_from(most).unwrap_or(BitsPerSecond::MAX);
+    residual.augment(ask.ends.from.index(), ask.ends.to.index(), enough);
+    let mut flow = BandwidthField::new(network, |link| Some(residual.flow(link.index())));
     let mut paths = Vec::new();
     while paths.len() < most {
-        let Some((path, _)) = flow.widest(ask.ends) else {
+        let Some((path, _)) = flow.widest_path(ask.ends) else {
             break;
         };
-        flow.take(&path, 1);
+        flow.deduct(&path, 1);
         paths.push(path);
     }
     paths
@@ -120,34 +137,45 @@ fn flow_of(field: &Field<'_>, ask: &Ask, part: Rate, most: usize) -> Vec<Path> {
 
 /// Returns the widest paths of the maximum flow, the greedy choice, and the best paths by
 /// preference.
-fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
+fn candidate_paths(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<LinkPath> {
     let network = field.network();
-    let mut paths: Vec<Path> = greedy(field, ask, Rate::MAX)
+    let mut paths: Vec<LinkPath> = greedy(field, ask, BitsPerSecond::MAX)
         .into_iter()
         .map(|route| route.path)
         .collect();
-    let mut residual = Residual::of(field, |room| room);
-    residual.fill(ask.ends.from.index(), ask.ends.to.index(), Rate::MAX);
-    let mut flow = Field::new(network, |link| Some(residual.flow(link.index())));
-    for _ in 0..OF_A_KIND {
-        let Some((path, width)) = flow.widest(ask.ends) else {
+    let mut residual = Residual::from_field(field, |room| room);
+    residual.augment(
+        ask.ends.from.index(),
+        ask.ends.to.index(),
+        BitsPerSecond::MAX,
+    );
+    let mut flow = BandwidthField::new(network, |link| Some(residual.flow(link.index())));
+    for _ in 0..CANDIDATES_PER_KIND {
+        let Some((path, width)) = flow.widest_path(ask.ends) else {
             break;
         };
-        flow.take(&path, width);
+        flow.deduct(&path, width);
         paths.push(path);
     }
-    let part = want / Rate::try_from(ask.paths).unwrap_or(Rate::MAX).max(1);
+    let part = want
+        / BitsPerSecond::try_from(ask.paths)
+            .unwrap_or(BitsPerSecond::MAX)
+            .max(1);
     for at_least in [1, part / 2, part] {
-        paths.extend(several(
+        paths.extend(k_best_paths(
             field,
             ask.ends,
             at_least,
             ask.preference,
-            OF_A_KIND,
+            CANDIDATES_PER_KIND,
         ));
     }
     paths.sort_by_key(|path| std::cmp::Reverse(field.width(path)));
-    let mut kept: Vec<Path> = Vec::new();
+    let mut kept: Vec<LinkPath> = Vec::new();
     for path in paths {
         if kept.len() < MAX_CANDIDATES && !kept.contains(&path) {
             kept.push(path);
@@ -158,12 +186,20 @@ fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
 
 /// Finds disjoint routes: for each rate that some link has left, the paths that have at least that
 /// much. Returns the best set.
-fn apart(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
-    let mut best: Vec<Route> = Vec::new();
-    let limit = field.widest(ask.ends).map_or(0, |(_, width)| width);
-    for at_least in field.rooms().into_iter().filter(|room| *room <= limit) {
+fn disjoint_routes(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+) -> Vec<RatedPath> {
+    let mut best: Vec<RatedPath> = Vec::new();
+    let limit = field.widest_path(ask.ends).map_or(0, |(_, width)| width);
+    for at_least in field
+        .distinct_rates()
+        .into_iter()
+        .filter(|room| *room <= limit)
+    {
         for count in 2..=ask.paths {
-            let paths = disjoint(
+            let paths = disjoint_paths(
                 field,
                 ask.ends,
                 at_least,
@@ -176,13 +212,13 @@ fn apart(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
             }
             let routes = paths
                 .into_iter()
-                .map(|path| Route {
+                .map(|path| RatedPath {
                     rate: field.width(&path),
                     path,
                 })
                 .collect();
-            super::better(&mut best, trimmed(routes, want));
-            if total(&best) >= want {
+            super::keep_better(&mut best, trim(routes, want));
+            if total_rate(&best) >= want {
                 return best;
             }
         }

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
 
-use super::{Route, total};
+use super::{RatedPath, total_rate};
 use crate::network::LinkId;
-use crate::path::{Field, Path};
-use crate::time::Rate;
+use crate::path::{BandwidthField, LinkPath};
+use crate::time::BitsPerSecond;
 
 /// Returns the rates at which these paths carry the most together, in whole bit/s, exactly within
 /// what each link has left. Duplicate paths count once.
 #[must_use]
-pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
-    let mut routes: Vec<Route> = Vec::with_capacity(paths.len());
+pub fn joint_rates(field: &BandwidthField<'_>, paths: &[LinkPath]) -> Vec<RatedPath> {
+    let mut routes: Vec<RatedPath> = Vec::with_capacity(paths.len());
     for path in paths {
         if routes.iter().all(|route| route.path != *path) {
-            routes.push(Route {
+            routes.push(RatedPath {
                 path: path.clone(),
                 rate: 0,
             });
@@ -29,23 +29,26 @@ pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
         }
     }
     // Of the links that bind the same paths, only the fullest counts.
-    let mut limits: BTreeMap<&[usize], Rate> = BTreeMap::new();
+    let mut limits: BTreeMap<&[usize], BitsPerSecond> = BTreeMap::new();
     for (link, places) in &users {
-        let limit = limits.entry(places).or_insert(Rate::MAX);
+        let limit = limits.entry(places).or_insert(BitsPerSecond::MAX);
         *limit = (*limit).min(field.room(*link));
     }
     let alone = limits.keys().all(|places| places.len() == 1);
-    if !alone && let Some(rates) = programme(routes.len(), &limits) {
+    if !alone && let Some(rates) = solve_linear_program(routes.len(), &limits) {
         for (route, rate) in routes.iter_mut().zip(rates) {
             route.rate = rate;
         }
     }
-    fitted(field, routes)
+    fit_to_links(field, routes)
 }
 
 /// Solves the linear program: the greatest sum of rates within the limits that they share. Rates
 /// are rounded down to whole bit/s.
-fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate>> {
+fn solve_linear_program(
+    count: usize,
+    limits: &BTreeMap<&[usize], BitsPerSecond>,
+) -> Option<Vec<BitsPerSecond>> {
     // The solver works best with numbers near 1.
     let scale = limits.values().copied().max().filter(|scale| *scale > 0)? as f64;
     let mut problem = Problem::new(OptimizationDirection::Maximize);
@@ -61,7 +64,7 @@ fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate
     }
     let solution = problem.solve().ok()?.into_solution().ok()?;
     // A float beyond the integers saturates; `fitted` ensures that links are not exceeded.
-    let whole = |rate: f64| (rate * scale + 1e-3).floor().max(0.0) as Rate;
+    let whole = |rate: f64| (rate * scale + 1e-3).floor().max(0.0) as BitsPerSecond;
     Some(
         rates
             .iter()
@@ -71,19 +74,19 @@ fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate
 }
 
 /// Corrects rounding errors: reduces rates to what the links have left, then raises them to it.
-fn fitted(field: &Field<'_>, mut routes: Vec<Route>) -> Vec<Route> {
+fn fit_to_links(field: &BandwidthField<'_>, mut routes: Vec<RatedPath>) -> Vec<RatedPath> {
     let mut left = field.clone();
     for route in &mut routes {
         route.rate = route.rate.min(left.width(&route.path));
-        left.take(&route.path, route.rate);
+        left.deduct(&route.path, route.rate);
     }
     for route in &mut routes {
         let more = left.width(&route.path);
         route.rate += more;
-        left.take(&route.path, more);
+        left.deduct(&route.path, more);
     }
     // If the linear program failed, order the routes by width.
-    if total(&routes) == 0 {
+    if total_rate(&routes) == 0 {
         routes.sort_by_key(|route| std::cmp::Reverse(field.width(&route.path)));
     }
     routes

@@ -2,40 +2,45 @@
 
 mod wide;
 
-use super::{Ask, Route, shared, total, trimmed};
+use super::{PathConstraints, RatedPath, joint_rates, total_rate, trim};
 use crate::network::{LinkId, NodeId};
-use crate::path::{Diversity, Field, Path};
-use crate::time::Rate;
+use crate::path::{BandwidthField, Diversity, LinkPath};
+use crate::time::BitsPerSecond;
 
 /// Maximum number of paths to search among. With more, the search is incomplete.
 const MAX_PATHS_SEARCHED: usize = 256;
 
 /// Maximum number of links to follow while paths are enumerated.
-const MAX_STEPS: usize = 20_000;
+const MAX_FOLLOWED_LINKS: usize = 20_000;
 
 /// Maximum number of path sets whose rates are computed.
-const MAX_SETS: usize = 400;
+const MAX_PATH_SETS: usize = 400;
 
-struct Search<'a, 'f> {
-    field: &'a Field<'f>,
-    ask: &'a Ask,
-    want: Rate,
+struct SplitSearch<'a, 'f> {
+    field: &'a BandwidthField<'f>,
+    ask: &'a PathConstraints,
+    want: BitsPerSecond,
     /// Paths with their widths, the widest first.
-    paths: Vec<(Path, Rate)>,
-    best: Vec<Route>,
-    least: Rate,
+    paths: Vec<(LinkPath, BitsPerSecond)>,
+    best: Vec<RatedPath>,
+    least: BitsPerSecond,
     sets: usize,
     complete: bool,
 }
 
 /// Searches for more than `least` and up to `want` bit/s. Returns the routes, and whether the
 /// search was complete.
-pub(super) fn search(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
+pub(super) fn search(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+    least: BitsPerSecond,
+) -> (Vec<RatedPath>, bool) {
     if ask.paths == 2 || ask.diversity != Diversity::Any {
-        return wide::wide(field, ask, want, least);
+        return wide::search_widest_first(field, ask, want, least);
     }
-    let (paths, complete) = simple(field, ask);
-    let mut search = Search {
+    let (paths, complete) = simple_paths(field, ask);
+    let mut search = SplitSearch {
         field,
         ask,
         want,
@@ -45,15 +50,15 @@ pub(super) fn search(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (
         sets: 0,
         complete,
     };
-    search.on(0, &mut Vec::new(), 0);
+    search.extend(0, &mut Vec::new(), 0);
     (search.best, search.complete)
 }
 
-impl Search<'_, '_> {
+impl SplitSearch<'_, '_> {
     /// Extends a set of paths, which carry at most `so_far` together, by paths from index `from`
     /// on.
-    fn on(&mut self, from: usize, chosen: &mut Vec<usize>, so_far: Rate) {
-        let left = Rate::try_from(self.ask.paths - chosen.len()).unwrap_or(0);
+    fn extend(&mut self, from: usize, chosen: &mut Vec<usize>, so_far: BitsPerSecond) {
+        let left = BitsPerSecond::try_from(self.ask.paths - chosen.len()).unwrap_or(0);
         for place in from..self.paths.len() {
             let Some(width) = self.paths.get(place).map(|(_, width)| *width) else {
                 return;
@@ -64,14 +69,14 @@ impl Search<'_, '_> {
             {
                 return;
             }
-            if self.sets >= MAX_SETS {
+            if self.sets >= MAX_PATH_SETS {
                 self.complete = false;
                 return;
             }
             chosen.push(place);
-            let upper = self.carried(chosen);
+            let upper = self.evaluate(chosen);
             if chosen.len() < self.ask.paths {
-                self.on(place + 1, chosen, upper);
+                self.extend(place + 1, chosen, upper);
             }
             chosen.pop();
         }
@@ -79,8 +84,8 @@ impl Search<'_, '_> {
 
     /// Returns an upper bound of what these paths carry. Keeps their routes if they are the best so
     /// far.
-    fn carried(&mut self, chosen: &[usize]) -> Rate {
-        let paths: Vec<Path> = chosen
+    fn evaluate(&mut self, chosen: &[usize]) -> BitsPerSecond {
+        let paths: Vec<LinkPath> = chosen
             .iter()
             .filter_map(|place| self.paths.get(*place))
             .map(|(path, _)| path.clone())
@@ -88,28 +93,31 @@ impl Search<'_, '_> {
         if paths.len() > 1 {
             self.sets += 1;
         }
-        let routes = shared(self.field, &paths);
-        let carried = total(&routes);
+        let routes = joint_rates(self.field, &paths);
+        let carried = total_rate(&routes);
         if carried > self.least {
             self.least = carried;
-            self.best = trimmed(routes, self.want);
+            self.best = trim(routes, self.want);
         }
         // Whole bit/s may fall short of fractions by less than one per path.
-        carried.saturating_add(Rate::try_from(chosen.len()).unwrap_or(0))
+        carried.saturating_add(BitsPerSecond::try_from(chosen.len()).unwrap_or(0))
     }
 }
 
 /// Returns loop-free paths, the widest first, and whether they are all.
-fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
+fn simple_paths(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+) -> (Vec<(LinkPath, BitsPerSecond)>, bool) {
     let network = field.network();
-    let mut found: Vec<(Path, Rate)> = Vec::new();
+    let mut found: Vec<(LinkPath, BitsPerSecond)> = Vec::new();
     let mut steps = 0;
     let mut trail: Vec<LinkId> = Vec::new();
     let mut seen = vec![false; network.nodes() as usize];
     // Links still to be tried, each with the length of the trail before it.
     let open = |node: NodeId, length: usize| {
         network
-            .from(node)
+            .links_from(node)
             .filter(|(id, _)| field.room(*id) > 0)
             .map(move |(id, _)| (id, length))
     };
@@ -117,12 +125,12 @@ fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
     let mut complete = true;
     while let Some((id, length)) = stack.pop() {
         steps += 1;
-        if steps > MAX_STEPS || found.len() >= MAX_PATHS_SEARCHED {
+        if steps > MAX_FOLLOWED_LINKS || found.len() >= MAX_PATHS_SEARCHED {
             complete = false;
             break;
         }
         for left in trail.drain(length..) {
-            set(&mut seen, network.link(left).map(|link| link.to), false);
+            set_seen(&mut seen, network.link(left).map(|link| link.to), false);
         }
         let Some(link) = network.link(id) else {
             continue;
@@ -132,13 +140,13 @@ fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
         }
         trail.push(id);
         if link.to == ask.ends.to {
-            let path = Path(trail.clone());
+            let path = LinkPath(trail.clone());
             let width = field.width(&path);
             found.push((path, width));
             trail.pop();
             continue;
         }
-        set(&mut seen, Some(link.to), true);
+        set_seen(&mut seen, Some(link.to), true);
         stack.extend(open(link.to, trail.len()));
     }
     found.sort_by(|(one, width), (other, narrower)| {
@@ -147,7 +155,7 @@ fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
     (found, complete)
 }
 
-fn set(seen: &mut [bool], node: Option<NodeId>, to: bool) {
+fn set_seen(seen: &mut [bool], node: Option<NodeId>, to: bool) {
     if let Some(seen) = node.and_then(|node| seen.get_mut(node.index())) {
         *seen = to;
     }

@@ -2,27 +2,27 @@
 
 use proptest::prelude::*;
 
-use super::{Ask, Known, Route, reach, shared, total};
-use crate::network::{Network, NodeId};
-use crate::path::{Diversity, Ends, Field, Path, Preference};
-use crate::testing::{network, simple_paths, small};
-use crate::time::Rate;
+use super::{PathConstraints, RateEvidence, RatedPath, find_routes, joint_rates, total_rate};
+use crate::network::{CircuitNetwork, NodeId};
+use crate::path::{BandwidthField, Diversity, LinkPath, PathEnds, Preference};
+use crate::testing::{network, simple_paths, small_networks};
+use crate::time::BitsPerSecond;
 
 /// Factor for the rates of small networks, so that they stay whole when the linear program divides.
-const UNIT: Rate = 5_040;
+const UNIT: BitsPerSecond = 5_040;
 
-fn field(network: &Network) -> Field<'_> {
-    Field::new(network, |link| {
+fn field(network: &CircuitNetwork) -> BandwidthField<'_> {
+    BandwidthField::new(network, |link| {
         network.link(link).map(|link| link.capacity * UNIT)
     })
 }
 
-fn ask(network: &Network, paths: usize, diversity: Diversity) -> Ask {
-    let ends = Ends {
+fn ask(network: &CircuitNetwork, paths: usize, diversity: Diversity) -> PathConstraints {
+    let ends = PathEnds {
         from: NodeId(0),
         to: NodeId(network.nodes() - 1),
     };
-    Ask {
+    PathConstraints {
         ends,
         paths,
         diversity,
@@ -31,16 +31,21 @@ fn ask(network: &Network, paths: usize, diversity: Diversity) -> Ask {
 }
 
 /// Returns the most that any choice of so many paths carries.
-fn exact(field: &Field<'_>, ask: &Ask) -> Rate {
-    fn on(field: &Field<'_>, ask: &Ask, all: &[Path], chosen: &mut Vec<Path>) -> Rate {
-        let mut best = total(&shared(field, chosen));
+fn exact(field: &BandwidthField<'_>, ask: &PathConstraints) -> BitsPerSecond {
+    fn on(
+        field: &BandwidthField<'_>,
+        ask: &PathConstraints,
+        all: &[LinkPath],
+        chosen: &mut Vec<LinkPath>,
+    ) -> BitsPerSecond {
+        let mut best = total_rate(&joint_rates(field, chosen));
         if chosen.len() == ask.paths {
             return best;
         }
         for (place, path) in all.iter().enumerate() {
             let mut left = field.clone();
             for other in chosen.iter() {
-                left.part_from(other, ask.diversity);
+                left.remove_conflicts(other, ask.diversity);
             }
             if left.width(path) > 0 {
                 chosen.push(path.clone());
@@ -55,7 +60,7 @@ fn exact(field: &Field<'_>, ask: &Ask) -> Rate {
     on(field, ask, &all, &mut Vec::new())
 }
 
-fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
+fn holds(field: &BandwidthField<'_>, ask: &PathConstraints, routes: &[RatedPath]) {
     let mut left = field.clone();
     assert!(routes.len() <= ask.paths, "{routes:?}");
     for route in routes {
@@ -63,8 +68,8 @@ fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
             route.rate > 0 && left.width(&route.path) >= route.rate,
             "{routes:?}"
         );
-        left.take(&route.path, route.rate);
-        left.part_from(&route.path, ask.diversity);
+        left.deduct(&route.path, route.rate);
+        left.remove_conflicts(&route.path, ask.diversity);
     }
 }
 
@@ -76,16 +81,16 @@ fn the_linear_program_finds_what_greedy_misses() {
         &[(0, 1, 10), (0, 2, 9), (1, 3, 9), (2, 3, 10), (1, 2, 10)],
     );
     let ask = ask(&network, 2, Diversity::Any);
-    let routes = reach(&field(&network), &ask, 18 * UNIT).unwrap();
-    assert_eq!(total(&routes), 18 * UNIT);
-    let short = reach(&field(&network), &ask, 19 * UNIT + 1).unwrap_err();
-    assert!(matches!(short.known, Known::Cut(_)), "{short:?}");
+    let routes = find_routes(&field(&network), &ask, 18 * UNIT).unwrap();
+    assert_eq!(total_rate(&routes), 18 * UNIT);
+    let short = find_routes(&field(&network), &ask, 19 * UNIT + 1).unwrap_err();
+    assert!(matches!(short.known, RateEvidence::Cut(_)), "{short:?}");
 }
 
 proptest! {
     #[test]
     fn feasible_rates_are_found_and_others_proved_infeasible(
-        network in small(),
+        network in small_networks(),
         paths in 1..4_usize,
         diversity in 0..3_u8,
         part in 1..13_u64,
@@ -100,10 +105,10 @@ proptest! {
         let most = exact(&field, &ask);
         // From a tenth of the maximum to just above it.
         for want in [(most * part / 10).max(1), most.max(1), most + 5] {
-            match reach(&field, &ask, want) {
+            match find_routes(&field, &ask, want) {
                 Ok(routes) => {
                     prop_assert!(want <= most);
-                    prop_assert_eq!(total(&routes), want);
+                    prop_assert_eq!(total_rate(&routes), want);
                     holds(&field, &ask, &routes);
                 }
                 Err(short) => {
@@ -116,9 +121,9 @@ proptest! {
                     );
                     holds(&field, &ask, &short.routes);
                     match short.known {
-                        Known::Cut(cut) => prop_assert!(cut.rate < want),
-                        Known::Searched(all) => prop_assert!(all >= want),
-                        Known::Unknown(_) => prop_assert!(
+                        RateEvidence::Cut(cut) => prop_assert!(cut.rate < want),
+                        RateEvidence::Searched(all) => prop_assert!(all >= want),
+                        RateEvidence::Unknown(_) => prop_assert!(
                             false,
                             "small networks are searched through"
                         ),
@@ -127,14 +132,14 @@ proptest! {
             }
         }
         // A known reachable rate only changes how soon the narrowest cut is found.
-        let narrowest = super::bound(&field, ask.ends, paths, 0).rate;
+        let narrowest = super::narrowest_cut(&field, ask.ends, paths, 0).rate;
         for reached in [most * part.min(10) / 10, most] {
-            let found = super::bound_of_reached(&field, ask.ends, paths, 0, reached).rate;
+            let found = super::narrowest_cut_above(&field, ask.ends, paths, 0, reached).rate;
             prop_assert_eq!(found, narrowest);
         }
-        let (routes, limit) = super::most(&field, &ask, Rate::MAX >> 1);
+        let (routes, limit) = super::max_rate_routes(&field, &ask, BitsPerSecond::MAX >> 1);
         holds(&field, &ask, &routes);
         prop_assert!(limit >= most);
-        prop_assert!(total(&routes) == most, "{} of {}", total(&routes), most);
+        prop_assert!(total_rate(&routes) == most, "{} of {}", total_rate(&routes), most);
     }
 }

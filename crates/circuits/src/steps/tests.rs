@@ -2,16 +2,16 @@
 
 use proptest::prelude::*;
 
-use super::{BLOCK, Steps};
-use crate::time::{Moment, Rate, Volume, Window};
+use super::{MAX_BLOCK_CHANGES, RateSteps};
+use crate::time::{BitsPerSecond, MomentMs, Volume, Window};
 
-fn brute(bookings: &[(Window, Rate)], at: Moment) -> Rate {
-    let there = bookings.iter().filter(|(window, _)| window.holds(at));
+fn brute(bookings: &[(Window, BitsPerSecond)], at: MomentMs) -> BitsPerSecond {
+    let there = bookings.iter().filter(|(window, _)| window.contains(at));
     there.map(|(_, rate)| rate).sum()
 }
 
-fn steps(bookings: &[(Window, Rate)]) -> Steps {
-    let mut steps = Steps::default();
+fn steps(bookings: &[(Window, BitsPerSecond)]) -> RateSteps {
+    let mut steps = RateSteps::default();
     for (window, rate) in bookings {
         steps.add(*window, *rate);
     }
@@ -21,9 +21,14 @@ fn steps(bookings: &[(Window, Rate)]) -> Steps {
 #[test]
 fn bookings_that_only_touch_do_not_add() {
     let steps = steps(&[(Window::new(0, 10), 7), (Window::new(10, 20), 7)]);
-    assert_eq!(steps.most(Window::new(0, 20)), 7);
+    assert_eq!(steps.max_rate(Window::new(0, 20)), 7);
     assert_eq!(
-        (steps.at(9), steps.at(10), steps.at(19), steps.at(20)),
+        (
+            steps.rate_at(9),
+            steps.rate_at(10),
+            steps.rate_at(19),
+            steps.rate_at(20)
+        ),
         (7, 7, 7, 0)
     );
     let peak = steps.peak(Window::new(0, 20));
@@ -42,11 +47,14 @@ fn equal_changes_at_one_moment_all_count() {
         (Window::new(5, 10), 3),
         (Window::new(0, 5), 3),
     ]);
-    assert_eq!(steps.at(5), 6);
+    assert_eq!(steps.rate_at(5), 6);
     steps.remove(Window::new(5, 10), 3);
-    assert_eq!((steps.at(4), steps.at(5)), (3, 3));
+    assert_eq!((steps.rate_at(4), steps.rate_at(5)), (3, 3));
     steps.remove(Window::new(0, 5), 3);
-    assert_eq!((steps.at(4), steps.at(5), steps.at(10)), (0, 3, 0));
+    assert_eq!(
+        (steps.rate_at(4), steps.rate_at(5), steps.rate_at(10)),
+        (0, 3, 0)
+    );
     steps.remove(Window::new(5, 10), 3);
     assert!(steps.is_empty());
 }
@@ -62,10 +70,10 @@ fn the_peak_names_its_last_step_and_its_end() {
     assert_eq!((peak.rate, peak.until), (10, 30));
     assert!((20..25).contains(&peak.at));
     assert_eq!(steps.peak(Window::new(32, 35)).until, 40);
-    assert_eq!(steps.peak(Window::new(50, 60)).until, Moment::MAX);
+    assert_eq!(steps.peak(Window::new(50, 60)).until, MomentMs::MAX);
 }
 
-fn bookings(most: usize) -> impl Strategy<Value = Vec<(Window, Rate)>> {
+fn bookings(most: usize) -> impl Strategy<Value = Vec<(Window, BitsPerSecond)>> {
     let booking = (0..400_i64, 1..60_i64, 1..1000_u64)
         .prop_map(|(start, length, rate)| (Window::new(start, start + length), rate));
     prop::collection::vec(booking, 0..most)
@@ -74,7 +82,7 @@ fn bookings(most: usize) -> impl Strategy<Value = Vec<(Window, Rate)>> {
 proptest! {
     #[test]
     fn steps_equal_the_sums_of_the_bookings(
-        all in bookings(4 * BLOCK),
+        all in bookings(4 * MAX_BLOCK_CHANGES),
         removed in any::<prop::sample::Index>(),
         (start, length) in (-10..450_i64, 0..200_i64),
     ) {
@@ -85,27 +93,27 @@ proptest! {
         }
         let left = &all[cut..];
         let window = Window::new(start, start + length);
-        let levels: Vec<Rate> = (start..start + length).map(|at| brute(left, at)).collect();
+        let levels: Vec<BitsPerSecond> = (start..start + length).map(|at| brute(left, at)).collect();
         let most = levels.iter().copied().max().unwrap_or(0);
-        prop_assert_eq!(steps.most(window), most);
+        prop_assert_eq!(steps.max_rate(window), most);
         prop_assert_eq!(
             steps.carried(window),
             Volume(levels.iter().map(|rate| u128::from(*rate)).sum())
         );
         for (at, level) in (start..).zip(&levels) {
-            prop_assert_eq!(steps.at(at), *level);
+            prop_assert_eq!(steps.rate_at(at), *level);
         }
         let changes = (start + 1..start + length)
             .filter(|at| brute(left, *at) != brute(left, at - 1));
-        let changes: Vec<(Moment, Rate)> = changes.map(|at| (at, brute(left, at))).collect();
+        let changes: Vec<(MomentMs, BitsPerSecond)> = changes.map(|at| (at, brute(left, at))).collect();
         prop_assert_eq!(steps.changes_within(window).collect::<Vec<_>>(), changes);
         if length > 0 {
             let peak = steps.peak(window);
             prop_assert_eq!(peak.rate, most);
             prop_assert_eq!(brute(left, peak.at), most);
-            prop_assert!(window.holds(peak.at));
+            prop_assert!(window.contains(peak.at));
             prop_assert!((peak.at..peak.until.min(600)).all(|at| brute(left, at) == most));
-            prop_assert!(peak.until == Moment::MAX || brute(left, peak.until) != most);
+            prop_assert!(peak.until == MomentMs::MAX || brute(left, peak.until) != most);
             prop_assert!((peak.until..window.end).all(|at| brute(left, at) < most));
         }
         let mut reversed = left.to_vec();

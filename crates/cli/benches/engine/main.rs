@@ -35,7 +35,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use child::Used;
-use ways::{Bench, Way};
+use ways::{Bench, Variant};
 
 /// Options of the command line.
 pub struct Options {
@@ -84,7 +84,7 @@ impl Options {
 /// A variant and its copies.
 pub struct Measured {
     /// The variant.
-    pub way: Way,
+    pub way: Variant,
     /// Copies in order.
     pub copies: Vec<Copied>,
 }
@@ -111,7 +111,7 @@ fn main() {
         .tempdir_in("/dev/shm")
         .expect("a folder in /dev/shm, which is memory");
     let bench = Bench::prepare(folder.path(), options.mib);
-    let wanted = |way: &Way| {
+    let wanted = |way: &Variant| {
         let only = options.only.as_ref();
         only.is_none_or(|word| way.title.contains(word.as_str()))
     };

@@ -84,7 +84,7 @@ fn copies(text: &mut String, options: &Options, measured: &[Measured]) {
          switches a GiB, sender, receiver |\n|---|---|---|---|---|---|\n",
     );
     for Measured { way, copies } in measured {
-        let of = |value: &dyn Fn(&Copied) -> f64| Spread::of(copies.iter().map(value));
+        let of = |value: &dyn Fn(&Copied) -> f64| Spread::from_values(copies.iter().map(value));
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {:.0}, {:.0} |",
@@ -106,7 +106,7 @@ fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
     };
     let ratio = |value: fn(&Copied) -> f64| {
         let both = this.copies.iter().zip(&other.copies);
-        Spread::of(both.map(|(one, other)| value(one) / value(other))).cell(2)
+        Spread::from_values(both.map(|(one, other)| value(one) / value(other))).cell(2)
     };
     let _ = writeln!(
         text,
@@ -175,7 +175,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    fn from_values(values: impl Iterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = values.collect();
         sorted.sort_by(f64::total_cmp);
         let at = |index: usize| sorted.get(index).copied().unwrap_or(f64::NAN);

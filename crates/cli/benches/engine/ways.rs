@@ -19,7 +19,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A variant.
 #[derive(Clone)]
-pub struct Way {
+pub struct Variant {
     pub title: String,
     /// Protection on the network: encryption, and a check by a cryptographic hash.
     pub protects: &'static str,
@@ -39,14 +39,14 @@ pub enum Program {
     Rsync,
 }
 
-impl Way {
+impl Variant {
     pub fn is_longhaul(&self) -> bool {
         matches!(self.program, Program::Longhaul { .. })
     }
 }
 
 /// Returns all variants that this machine supports.
-pub fn all(options: &Options) -> Vec<Way> {
+pub fn all(options: &Options) -> Vec<Variant> {
     let own = PathBuf::from(env!("CARGO_BIN_EXE_longhaul"));
     let mut ways = Vec::new();
     let mut longhaul = |title: &str, program: &Path, flags, protects| {
@@ -55,7 +55,7 @@ pub fn all(options: &Options) -> Vec<Way> {
             flags,
         };
         let title = title.to_owned();
-        ways.push(Way {
+        ways.push(Variant {
             title,
             protects,
             program,
@@ -84,7 +84,7 @@ pub fn all(options: &Options) -> Vec<Way> {
     );
     if find("globus-url-copy").is_some() && find("globus-gridftp-server").is_some() {
         for streams in [1, 4] {
-            ways.push(Way {
+            ways.push(Variant {
                 title: format!("globus-url-copy -fast -p {streams}"),
                 protects: "neither",
                 program: Program::GridFtp { streams },
@@ -92,7 +92,7 @@ pub fn all(options: &Options) -> Vec<Way> {
         }
     }
     if find("rsync").is_some() {
-        ways.push(Way {
+        ways.push(Variant {
             title: "rsync daemon, -rtW --inplace".into(),
             protects: "checked by MD5 or xxHash",
             program: Program::Rsync,
@@ -132,7 +132,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes one copy.
-    pub fn copy(&self, way: &Way) -> Copied {
+    pub fn copy(&self, way: &Variant) -> Copied {
         let (server, to) = self.serve(way, &[]);
         let (seconds, sender) = child::run(self.client(way, &to, &[]));
         let receiver = child::end(&server);
@@ -145,7 +145,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes one copy with both ends sampled, and returns the sender's and the receiver's profile.
-    pub fn profile(&self, way: &Way) -> [Parts; 2] {
+    pub fn profile(&self, way: &Variant) -> [Parts; 2] {
         let samples = ["sender", "receiver"].map(|end| self.folder.join(end));
         let (server, to) = self.serve(way, &profile::command(&samples[1]));
         let _: (f64, Used) = child::run(self.client(way, &to, &profile::command(&samples[0])));
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
 
     /// Starts a server of the folder `served`, and returns its address for the client. `before` is
     /// the command prefix that runs it.
-    fn serve(&self, way: &Way, before: &[String]) -> (Child, String) {
+    fn serve(&self, way: &Variant, before: &[String]) -> (Child, String) {
         let served = self.folder.join("served");
         match &way.program {
             Program::Longhaul { program, flags } => {
@@ -255,7 +255,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn client(&self, way: &Way, to: &str, before: &[String]) -> Command {
+    fn client(&self, way: &Variant, to: &str, before: &[String]) -> Command {
         let served = self.folder.join("served");
         match &way.program {
             Program::Longhaul { program, flags } => {

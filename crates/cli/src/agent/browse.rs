@@ -11,95 +11,100 @@ use anyhow::Result;
 use clap::{Args, Command, FromArgMatches};
 use data_encoding::BASE64;
 use longhaul_agent::places::{
-    Answer, Browse, Change, FileEntry, FileKind, FilePage, PlaceError, PlaceErrorKind,
+    Browse, FileEntry, FileKind, FilePage, PlaceAnswer, PlaceChange, PlaceError, PlaceErrorKind,
 };
 use longhaul_proto::text::printable;
 use longhaul_transfer::files::MAX_ENTRIES_PER_PAGE;
 use longhaul_transfer::files::message::{
-    Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
 
 use crate::failure;
-use crate::place::{Location, Place, PlaceOptions, Spot};
+use crate::place::{Location, Place, PlaceOptions, PlacePath};
 
 /// Time for which a place stays open after its last use.
-const OPEN_AFTER_USE: Duration = Duration::from_secs(60);
+const IDLE_CLOSE_DELAY: Duration = Duration::from_secs(60);
 /// Maximum number of places open at once.
 const MAX_OPEN_PLACES: usize = 16;
 /// Time limit for one answer of a place, even after the asker has stopped waiting.
-const LOOK_WITHIN: Duration = Duration::from_secs(120);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time for which pages of a place are gathered into one answer. A long directory that arrives
 /// slowly is thus shown in parts.
-const GATHER_FOR: Duration = Duration::from_millis(500);
+const GATHER_TIME: Duration = Duration::from_millis(500);
 /// Maximum bytes of names and link targets in one answer. The last page may exceed it.
-const GATHER_BYTES: usize = 4 << 20;
+const MAX_GATHERED_BYTES: usize = 4 << 20;
 
 /// Places that the agent has reached and keeps open.
 #[derive(Default)]
-pub struct Places {
-    open: Mutex<HashMap<String, Open>>,
+pub struct PlaceBrowser {
+    open: Mutex<HashMap<String, OpenPlace>>,
 }
 
 /// Exclusive access to a place while it answers one question.
-type Held = OwnedMutexGuard<Option<Place>>;
+type PlaceGuard = OwnedMutexGuard<Option<Place>>;
 
-struct Open {
+struct OpenPlace {
     place: Arc<Mutex<Option<Place>>>,
     used: Instant,
 }
 
-impl std::fmt::Debug for Places {
+impl std::fmt::Debug for PlaceBrowser {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Places")
     }
 }
 
-impl Browse for Places {
-    fn list<'a>(&'a self, at: &'a str, after: Option<&'a str>, limit: u32) -> Answer<'a, FilePage> {
+impl Browse for PlaceBrowser {
+    fn list<'a>(
+        &'a self,
+        at: &'a str,
+        after: Option<&'a str>,
+        limit: u32,
+    ) -> PlaceAnswer<'a, FilePage> {
         Box::pin(async move {
             let spot = spot(at)?;
-            let mut after = after.map(name_of).transpose()?;
+            let mut after = after.map(parse_cursor).transpose()?;
             let (mut entries, mut bytes) = (Vec::new(), 0);
-            let until = Instant::now() + GATHER_FOR;
+            let until = Instant::now() + GATHER_TIME;
             // Held from page to page: another question in between would make the place discard the
             // listing under way.
-            let mut open = self.of(&spot).await.lock_owned().await;
+            let mut open = self.place_slot(&spot).await.lock_owned().await;
             loop {
-                let ask = FilesAsk::Look {
+                let ask = FilesRequest::Look {
                     path: spot.path.clone(),
                     list: true,
                     after,
                     limit: Some(limit),
                 };
                 let answer;
-                (open, answer) = look(open, spot.location.clone(), ask).await?;
+                (open, answer) = ask_to_completion(open, spot.location.clone(), ask).await?;
                 let (page, next) = match answer {
-                    FilesAnswer::Entries { entries, next } => (entries, next),
+                    FilesResponse::Entries { entries, next } => (entries, next),
                     other => return Err(failed(&spot.location, other)),
                 };
-                bytes += page.iter().map(bytes_of).sum::<usize>();
+                bytes += page.iter().map(entry_bytes).sum::<usize>();
                 entries.extend(page.iter().map(entry));
                 after = next;
                 // A listing under way is fetched in whole pages: a shortened page would have to be
                 // fetched again.
-                let is_full =
-                    entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
+                let is_full = entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize
+                    || bytes >= MAX_GATHERED_BYTES;
                 if after.is_none() || is_full || Instant::now() >= until {
-                    let next = after.as_ref().map(text_of);
+                    let next = after.as_ref().map(format_cursor);
                     return Ok(FilePage { entries, next });
                 }
             }
         })
     }
 
-    fn change<'a>(&'a self, change: &'a Change) -> Answer<'a, ()> {
+    fn change<'a>(&'a self, change: &'a PlaceChange) -> PlaceAnswer<'a, ()> {
         Box::pin(async move {
             let (spot, ask) = question(change)?;
-            let place = self.of(&spot).await;
-            match asked(&mut *place.lock().await, &spot.location, ask).await? {
-                FilesAnswer::Changed => Ok(()),
+            let place = self.place_slot(&spot).await;
+            match ask_place(&mut *place.lock().await, &spot.location, ask).await? {
+                FilesResponse::Changed => Ok(()),
                 other => Err(failed(&spot.location, other)),
             }
         })
@@ -108,13 +113,13 @@ impl Browse for Places {
 
 /// Lists a directory. It completes even if nobody waits any more, for example because the browser
 /// left the page, so the next question finds the place open.
-async fn look(
-    mut open: Held,
+async fn ask_to_completion(
+    mut open: PlaceGuard,
     location: Location,
-    ask: FilesAsk,
-) -> Result<(Held, FilesAnswer), PlaceError> {
+    ask: FilesRequest,
+) -> Result<(PlaceGuard, FilesResponse), PlaceError> {
     let looking = async move {
-        let answer = timeout(LOOK_WITHIN, asked(&mut open, &location, ask)).await;
+        let answer = timeout(ANSWER_TIMEOUT, ask_place(&mut open, &location, ask)).await;
         Ok((open, answer.map_err(|late| unreachable(&late.into()))??))
     };
     let looked = tokio::spawn(looking).await;
@@ -122,11 +127,11 @@ async fn look(
 }
 
 /// Sends a question to a place, and opens the place first if it is not open.
-async fn asked(
+async fn ask_place(
     place: &mut Option<Place>,
     location: &Location,
-    ask: FilesAsk,
-) -> Result<FilesAnswer, PlaceError> {
+    ask: FilesRequest,
+) -> Result<FilesResponse, PlaceError> {
     let was_open = place.is_some();
     let mut open = match place.take() {
         Some(open) => open,
@@ -139,7 +144,7 @@ async fn asked(
         }
         // The place may have gone since the last question. Listing twice does no harm, but a change
         // that may have been made is not repeated.
-        Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
+        Err(_) if was_open && matches!(ask, FilesRequest::Look { .. }) => {
             let mut open = opened(location).await?;
             let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
             *place = Some(open);
@@ -149,14 +154,14 @@ async fn asked(
     }
 }
 
-impl Places {
+impl PlaceBrowser {
     /// Returns the place of this spot, open or not. It answers one question at a time. Places not
     /// used for a while are closed.
-    async fn of(&self, spot: &Spot) -> Arc<Mutex<Option<Place>>> {
+    async fn place_slot(&self, spot: &PlacePath) -> Arc<Mutex<Option<Place>>> {
         let key = &spot.location.shown(&PathBytes::default());
         let mut open = self.open.lock().await;
         let now = Instant::now();
-        open.retain(|other, open| other == key || now.duration_since(open.used) < OPEN_AFTER_USE);
+        open.retain(|other, open| other == key || now.duration_since(open.used) < IDLE_CLOSE_DELAY);
         if open.len() >= MAX_OPEN_PLACES && !open.contains_key(key) {
             let oldest = open
                 .iter()
@@ -164,7 +169,7 @@ impl Places {
                 .map(|(key, _)| key.clone());
             oldest.map(|oldest| open.remove(&oldest));
         }
-        let entry = open.entry(key.to_owned()).or_insert_with(|| Open {
+        let entry = open.entry(key.to_owned()).or_insert_with(|| OpenPlace {
             place: Arc::default(),
             used: now,
         });
@@ -187,18 +192,19 @@ async fn opened(location: &Location) -> Result<Place, PlaceError> {
 fn unreachable(error: &anyhow::Error) -> PlaceError {
     PlaceError {
         kind: PlaceErrorKind::Unreachable,
-        detail: printable(failure::line(error).as_bytes()),
+        detail: printable(failure::format_line(error).as_bytes()),
     }
 }
 
 /// Returns the spot of a location. Local locations lie beneath the root of this machine, and those
 /// at a server beneath the server's root.
-fn spot(at: &str) -> Result<Spot, PlaceError> {
+fn spot(at: &str) -> Result<PlacePath, PlaceError> {
     let invalid = |detail: String| PlaceError {
         kind: PlaceErrorKind::Invalid,
         detail,
     };
-    let spot = Spot::parse(OsStr::new(at)).map_err(|error| invalid(failure::line(&error)))?;
+    let spot =
+        PlacePath::parse(OsStr::new(at)).map_err(|error| invalid(failure::format_line(&error)))?;
     let Location::Here(path) = &spot.location else {
         return Ok(spot);
     };
@@ -209,26 +215,26 @@ fn spot(at: &str) -> Result<Spot, PlaceError> {
         )));
     };
     let beneath = beneath.trim_matches('/');
-    Ok(Spot {
+    Ok(PlacePath {
         location: Location::Here(PathBuf::from("/")),
         path: PathBytes(beneath.as_bytes().to_vec()),
     })
 }
 
-fn question(change: &Change) -> Result<(Spot, FilesAsk), PlaceError> {
+fn question(change: &PlaceChange) -> Result<(PlacePath, FilesRequest), PlaceError> {
     Ok(match change {
-        Change::MakeDirectory { at } => {
+        PlaceChange::MakeDirectory { at } => {
             let spot = spot(at)?;
             let path = spot.path.clone();
             (
                 spot,
-                FilesAsk::MakeDirectory {
+                FilesRequest::MakeDirectory {
                     path,
                     parents: false,
                 },
             )
         }
-        Change::Rename {
+        PlaceChange::Rename {
             from,
             to,
             overwrite,
@@ -240,22 +246,22 @@ fn question(change: &Change) -> Result<(Spot, FilesAsk), PlaceError> {
                     detail: format!("{to} is on another host than {from}: copy it there"),
                 });
             }
-            let ask = FilesAsk::Rename {
+            let ask = FilesRequest::Rename {
                 from: from.path.clone(),
                 to: to.path,
                 overwrite: *overwrite,
             };
             (from, ask)
         }
-        Change::Remove { at, recursive } => {
+        PlaceChange::Remove { at, recursive } => {
             let spot = spot(at)?;
             let (path, recursive) = (spot.path.clone(), *recursive);
-            (spot, FilesAsk::Remove { path, recursive })
+            (spot, FilesRequest::Remove { path, recursive })
         }
     })
 }
 
-fn entry(entry: &Entry) -> FileEntry {
+fn entry(entry: &ListingEntry) -> FileEntry {
     let name = std::str::from_utf8(&entry.name.0);
     FileEntry {
         name: name.map_or_else(|_| printable(&entry.name.0), str::to_owned),
@@ -277,7 +283,7 @@ fn entry(entry: &Entry) -> FileEntry {
 
 /// Formats the name after which the next page begins, as it stood in the previous answer. A name
 /// that is not UTF-8 is written in Base64 after a slash, which no name contains.
-fn text_of(name: &PathBytes) -> String {
+fn format_cursor(name: &PathBytes) -> String {
     match std::str::from_utf8(&name.0) {
         Ok(text) => text.to_owned(),
         Err(_) => format!("/{}", BASE64.encode(&name.0)),
@@ -285,7 +291,7 @@ fn text_of(name: &PathBytes) -> String {
 }
 
 /// Parses the output of [`text_of`].
-fn name_of(text: &str) -> Result<PathBytes, PlaceError> {
+fn parse_cursor(text: &str) -> Result<PathBytes, PlaceError> {
     let name = match text.strip_prefix('/') {
         None => Ok(text.as_bytes().to_vec()),
         Some(encoded) => BASE64.decode(encoded.as_bytes()),
@@ -300,12 +306,12 @@ fn name_of(text: &str) -> Result<PathBytes, PlaceError> {
 }
 
 /// Returns the bytes that an entry counts towards [`GATHER_BYTES`].
-fn bytes_of(entry: &Entry) -> usize {
+fn entry_bytes(entry: &ListingEntry) -> usize {
     entry.name.0.len() + entry.target.as_ref().map_or(0, |target| target.0.len())
 }
 
-fn failed(location: &Location, answer: FilesAnswer) -> PlaceError {
-    let FilesAnswer::Failed(failure) = answer else {
+fn failed(location: &Location, answer: FilesResponse) -> PlaceError {
+    let FilesResponse::Failed(failure) = answer else {
         return PlaceError {
             kind: PlaceErrorKind::Unreachable,
             detail: "it answers another question: do both sides run the same release?".to_owned(),
@@ -338,7 +344,7 @@ mod tests {
         for name in ["a", "b", "c"] {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
-        let places = Places::default();
+        let places = PlaceBrowser::default();
         let at = format!("{}/", dir.path().display());
         let first = places.list(&at, None, 2).await.unwrap();
         let names: Vec<&str> = first
@@ -350,20 +356,20 @@ mod tests {
         let rest = places.list(&at, first.next.as_deref(), 2).await.unwrap();
         assert_eq!((rest.entries.len(), rest.next), (1, None));
         let change =
-            async |change: Change| places.change(&change).await.map_err(|error| error.kind);
-        let made = Change::MakeDirectory {
+            async |change: PlaceChange| places.change(&change).await.map_err(|error| error.kind);
+        let made = PlaceChange::MakeDirectory {
             at: format!("{at}d"),
         };
         assert_eq!(change(made.clone()).await, Ok(()));
         assert_eq!(change(made).await, Err(PlaceErrorKind::Conflict));
-        let moved = |from: &str, to: &str| Change::Rename {
+        let moved = |from: &str, to: &str| PlaceChange::Rename {
             from: format!("{at}{from}"),
             to: format!("{at}{to}"),
             overwrite: false,
         };
         assert_eq!(change(moved("a", "d/a")).await, Ok(()));
         assert_eq!(change(moved("b", "c")).await, Err(PlaceErrorKind::Conflict));
-        let removed = |what: &str, recursive| Change::Remove {
+        let removed = |what: &str, recursive| PlaceChange::Remove {
             at: format!("{at}{what}"),
             recursive,
         };
@@ -391,7 +397,7 @@ mod tests {
         for odd in [&b"z\xff"[..], b"z\xffa", b"z\xffb"] {
             std::fs::write(dir.path().join(OsStr::from_bytes(odd)), "").unwrap();
         }
-        let places = Places::default();
+        let places = PlaceBrowser::default();
         let at = dir.path().display().to_string();
         let all = places.list(&at, None, 20_000).await.unwrap();
         assert_eq!((all.entries.len(), all.next), (6003, None));
@@ -420,10 +426,10 @@ mod tests {
     async fn links_cannot_escape_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc", dir.path().join("link")).unwrap();
-        let places = Places::default();
+        let places = PlaceBrowser::default();
         let at = format!("{}/link/hostname", dir.path().display());
         let error = places
-            .change(&Change::Remove {
+            .change(&PlaceChange::Remove {
                 at,
                 recursive: true,
             })

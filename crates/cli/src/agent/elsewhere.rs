@@ -22,7 +22,7 @@ use crate::tls_service::{certificate, first_second, names, publish};
 /// Options for clients on other machines.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "For other machines")]
-pub struct Elsewhere {
+pub struct RemoteAccessOptions {
     /// Serve the keys in this file at --listen, by TLS; --listen may then be any address. One line
     /// for each key: KEY NAME all|read. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires = "listen")]
@@ -40,9 +40,9 @@ pub struct Elsewhere {
     tls_key: Option<PathBuf>,
 }
 
-impl Elsewhere {
+impl RemoteAccessOptions {
     /// Returns true if clients on other machines are served.
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_enabled(&self) -> bool {
         self.authorized_keys.is_some()
     }
 
@@ -57,7 +57,7 @@ impl Elsewhere {
         served: &mut JoinSet<std::io::Result<()>>,
     ) -> Result<SocketAddr> {
         let keys = self.keys()?;
-        let listener = listen::anywhere(listen).await?;
+        let listener = listen::any_address(listen).await?;
         let address = listener
             .local_addr()
             .context("cannot tell where it listens")?;
@@ -75,7 +75,7 @@ impl Elsewhere {
             stop.clone(),
         ));
         let mut hang_up = signal(SignalKind::hangup())?;
-        let again = Again {
+        let again = ReloadableFiles {
             options: self.clone(),
             identity: identity.clone(),
             names,
@@ -84,7 +84,7 @@ impl Elsewhere {
             let mut stop = stop;
             loop {
                 tokio::select! {
-                    Some(()) = hang_up.recv() => again.read(&gate, &tls),
+                    Some(()) = hang_up.recv() => again.reload(&gate, &tls),
                     _ = stop.wait_for(|stop| *stop) => return,
                 }
             }
@@ -114,15 +114,15 @@ impl Elsewhere {
 }
 
 /// Files that SIGHUP reads again.
-struct Again {
-    options: Elsewhere,
+struct ReloadableFiles {
+    options: RemoteAccessOptions,
     identity: Identity,
     names: Vec<Endpoint>,
 }
 
-impl Again {
+impl ReloadableFiles {
     /// Reads them. A file with an error changes nothing.
-    fn read(&self, gate: &KeyGate, tls: &watch::Sender<ServerTls>) {
+    fn reload(&self, gate: &KeyGate, tls: &watch::Sender<ServerTls>) {
         match self.options.keys() {
             Ok(keys) => {
                 tracing::info!(keys = keys.len(), "the authorized keys were read again");

@@ -10,8 +10,8 @@ use longhaul_proto::{Endpoint, PublicKey};
 
 use super::SERVICE;
 use crate::home;
-use crate::known_service::Known;
-use crate::trust::Wanted;
+use crate::known_service::ServiceTrust;
+use crate::trust::HostKeyOptions;
 
 /// Options of the job commands that name the agent to use.
 #[derive(Args, Clone, Default)]
@@ -42,7 +42,7 @@ pub struct AgentOptions {
 /// The same options for `submit`, whose unprefixed names belong to the copy.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Another machine's agent")]
-pub struct AgentOptionsOfSubmit {
+pub struct SubmitAgentOptions {
     /// Use this agent instead of the local one, as https://HOST[:PORT] (also $LONGHAUL_AGENT).
     #[arg(long, value_name = "URL", env = "LONGHAUL_AGENT")]
     agent: Option<String>,
@@ -60,8 +60,8 @@ pub struct AgentOptionsOfSubmit {
     agent_identity: Option<PathBuf>,
 }
 
-impl From<AgentOptionsOfSubmit> for AgentOptions {
-    fn from(options: AgentOptionsOfSubmit) -> Self {
+impl From<SubmitAgentOptions> for AgentOptions {
+    fn from(options: SubmitAgentOptions) -> Self {
         Self {
             agent: options.agent,
             host_key: options.agent_host_key,
@@ -128,16 +128,16 @@ fn read_url(url: &str) -> Result<Endpoint> {
 /// # Errors
 /// There is no key, the agent's key is not accepted, or certificates cannot be read.
 pub async fn client(server: Endpoint, options: &AgentOptions) -> Result<ServiceClient> {
-    let known = Known {
+    let known = ServiceTrust {
         service: SERVICE,
         program: "longhaul agent",
-        wanted: Wanted {
+        wanted: HostKeyOptions {
             key: options.host_key,
             accept_new: options.accept_new,
         },
         authority: options.ca.clone(),
     };
     let identity = home::identity(options.identity.as_deref())?;
-    let https = known.https(server, identity.signing_key()).await?;
-    Ok(ServiceClient::elsewhere(SERVICE, https))
+    let https = known.https_client(server, identity.signing_key()).await?;
+    Ok(ServiceClient::over_https(SERVICE, https))
 }

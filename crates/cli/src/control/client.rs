@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::control_dir;
-use crate::agent_client::{in_runtime, socket};
+use crate::agent_client::{run_in_runtime, socket};
 use crate::controller::SERVICE;
 
 /// Maximum bytes of an answer, such as a map with all its links.
@@ -30,10 +30,10 @@ pub struct ControlClient {
 
 impl ControlClient {
     /// Creates a client of the controller on this machine.
-    pub fn here() -> Result<Self> {
+    pub fn local() -> Result<Self> {
         let client = ServiceClient::at_socket(SERVICE, socket(&control_dir()?));
         Ok(Self {
-            client: client.taking_at_most(MAX_ANSWER_BYTES),
+            client: client.with_max_answer(MAX_ANSWER_BYTES),
         })
     }
 
@@ -44,7 +44,7 @@ impl ControlClient {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T> {
-        in_runtime(async {
+        run_in_runtime(async {
             let answer = self.client.ask(method, path, body, None).await;
             answer.map_err(|error| match error {
                 ClientError::NoSocket { path, .. } => ControlError::NotRunning(path).into(),
@@ -55,4 +55,4 @@ impl ControlClient {
 }
 
 /// Body of a request without one.
-pub const NOTHING: Option<&()> = None;
+pub const NO_BODY: Option<&()> = None;

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use longhaul_api::access::Token;
+use longhaul_api::access::BearerToken;
 use longhaul_api::tls::ServerTls;
-use longhaul_api::{Gate, KeyGate, listen};
+use longhaul_api::{KeyGate, LocalGate, listen};
 use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_archives, router_for_keys};
 use longhaul_control::metrics::page;
 use longhaul_control::store::retention::Retention;
-use longhaul_control::{Controller, Settings, Store};
+use longhaul_control::{Controller, ControllerConfig, ControllerStore};
 use longhaul_control_client::ServiceUrl;
 use longhaul_session::Identity;
 use serde_json::json;
@@ -25,9 +25,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::inherited::Inherited;
-use super::{Service, control_dir, setup};
-use crate::agent::{listen_at, lock, own_identity, user};
+use super::inherited::InheritedSockets;
+use super::{ControllerOptions, control_dir, setup};
+use crate::agent::{listen_at, lock, own_identity, user_name};
 use crate::agent_client::socket;
 use crate::exit::Exit;
 use crate::stop::StopSignals;
@@ -35,18 +35,18 @@ use crate::tls_service::{certificate, first_second, host_name, names, publish};
 use crate::{answer, home, logging};
 
 /// Seconds of a day.
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 
 /// Result of a run of the controller.
-enum End {
+enum RunOutcome {
     /// It stops for good.
     Stopped,
     /// It restarts, and hands on these sockets.
-    Again(Inherited),
+    Again(InheritedSockets),
 }
 
 /// Runs the controller until it is told to stop.
-pub fn run(service: &Service) -> Result<Exit> {
+pub fn run(service: &ControllerOptions) -> Result<Exit> {
     logging::start("info");
     // Read now: by the time of a restart, another release may be installed at this path.
     let program = std::env::current_exe().context("cannot tell where this program is")?;
@@ -62,63 +62,63 @@ pub fn run(service: &Service) -> Result<Exit> {
     let end = runtime.block_on(serve(service, &dir))?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     match end {
-        End::Stopped => Ok(Exit::Success),
-        End::Again(sockets) => {
+        RunOutcome::Stopped => Ok(Exit::Success),
+        RunOutcome::Again(sockets) => {
             let mut command = Command::new(&program);
             command.args(std::env::args_os().skip(1));
-            command.envs(sockets.hand_on()?);
+            command.envs(sockets.pass_on()?);
             drop(lock);
             Err(command.exec())
-                .with_context(|| format!("cannot start {} anew", home::shown(&program)))
+                .with_context(|| format!("cannot start {} anew", home::display_path(&program)))
         }
     }
 }
 
-async fn serve(service: &Service, dir: &Path) -> Result<End> {
+async fn serve(service: &ControllerOptions, dir: &Path) -> Result<RunOutcome> {
     let mut stop_signals = StopSignals::take()?;
     let mut again = signal(SignalKind::user_defined2())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let inherited = Inherited::take()?;
+    let inherited = InheritedSockets::take()?;
     let path = socket(dir);
-    let (unix, kept_unix) = here(inherited.unix, &path)?;
+    let (unix, kept_unix) = listen_locally(inherited.unix, &path)?;
     // From here on, connections wait instead of being refused.
     let elsewhere = match (service.listen, inherited.internet) {
         (None, _) => None,
-        (Some(address), socket) => Some(elsewhere(address, socket).await?),
+        (Some(address), socket) => Some(listen_remotely(address, socket).await?),
     };
     let metrics = service.metrics.map(|address| {
         longhaul_metrics::listen(address).with_context(|| format!("--metrics {address}"))
     });
     let metrics = metrics.transpose()?;
     let store = match &service.store {
-        Some(url) => Store::postgres(url).await?,
-        None => Store::sqlite(&dir.join("control.sqlite")).await?,
+        Some(url) => ControllerStore::postgres(url).await?,
+        None => ControllerStore::sqlite(&dir.join("control.sqlite")).await?,
     };
     let identity = own_identity(dir)?;
     let listens = elsewhere
         .as_ref()
         .and_then(|(listener, _)| listener.local_addr().ok());
     let said = setup::read(service.config.as_deref(), dir)?;
-    let settings = Settings {
+    let settings = ControllerConfig {
         name: service.name.clone().unwrap_or_else(host_name),
         key: identity.public(),
         signer: identity.signing_key().clone(),
         retention: Retention {
-            single: i64::from(service.keep) * DAY,
+            single: i64::from(service.keep) * DAY_SECONDS,
             ..Retention::default()
         },
         registrations: Default::default(),
         setup: said.setup,
         roots: said.roots,
-        advertise: advertised(service, listens)?,
+        advertise: advertised_url(service, listens)?,
     };
     let (stop, stopped) = watch::channel(false);
     let (controller, work) = Controller::begin(store, settings, stopped.clone()).await?;
     let mut served = JoinSet::new();
     let uid = rustix::process::getuid().as_raw();
-    let gate = Gate {
+    let gate = LocalGate {
         uid,
-        user: user(uid),
+        user: user_name(uid),
         token: None,
         sessions: Arc::default(),
     };
@@ -131,10 +131,10 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     if let Some(address) = service.archive {
         let listener = listen::loopback(address).await?;
         archive = listener.local_addr().ok();
-        let gate = Gate {
+        let gate = LocalGate {
             uid,
-            user: user(uid),
-            token: Some(token(dir)?),
+            user: user_name(uid),
+            token: Some(load_token(dir)?),
             sessions: Arc::default(),
         };
         let router = router_for_archives(controller.clone(), gate);
@@ -146,8 +146,8 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         let at = listener
             .local_addr()
             .context("cannot tell where it listens")?;
-        let secured = Secured::new(service, &identity, dir, at)?;
-        let gate = keys(&controller, &secured).await;
+        let secured = TlsSettings::new(service, &identity, dir, at)?;
+        let gate = key_gate(&controller, &secured).await;
         let (sender, receiver) = watch::channel(secured.config.clone());
         let router = router_for_keys(controller.clone(), gate);
         served.spawn(listen::serve_secured(
@@ -175,7 +175,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
             () = stop_signals.received() => break (false, None),
             _ = again.recv() => break (true, None),
             _ = hang_up.recv() => if let Some((secured, sender)) = &mut tls {
-                secured.read_again(service, &identity, sender);
+                secured.reload(service, &identity, sender);
             },
             ended = served.join_next() => break (false, ended),
         }
@@ -198,9 +198,9 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     if !is_again {
         // By the time this process has ended, the socket may belong to another controller.
         let _ = std::fs::remove_file(&path);
-        return Ok(End::Stopped);
+        return Ok(RunOutcome::Stopped);
     }
-    Ok(End::Again(Inherited {
+    Ok(RunOutcome::Again(InheritedSockets {
         unix: Some(kept_unix),
         internet: kept_internet,
     }))
@@ -208,7 +208,10 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
 
 /// Returns the address that is given to others while this controller leads: the configured one, or
 /// else its first name.
-fn advertised(service: &Service, listens: Option<SocketAddr>) -> Result<Option<String>> {
+fn advertised_url(
+    service: &ControllerOptions,
+    listens: Option<SocketAddr>,
+) -> Result<Option<String>> {
     if let Some(url) = &service.advertise {
         return Ok(Some(url.to_string()));
     }
@@ -222,20 +225,21 @@ fn advertised(service: &Service, listens: Option<SocketAddr>) -> Result<Option<S
 }
 
 /// Loads the token for programs on loopback. It never changes, as it stands in their settings.
-fn token(dir: &Path) -> Result<Token> {
+fn load_token(dir: &Path) -> Result<BearerToken> {
     let file = dir.join("token");
     if file.exists() {
-        return Token::load(&file).with_context(|| format!("cannot read {}", home::shown(&file)));
+        return BearerToken::load(&file)
+            .with_context(|| format!("cannot read {}", home::display_path(&file)));
     }
-    let token = Token::random()?;
+    let token = BearerToken::random()?;
     token
         .save(&file)
-        .with_context(|| format!("cannot write {}", home::shown(&file)))?;
+        .with_context(|| format!("cannot write {}", home::display_path(&file)))?;
     Ok(token)
 }
 
 /// Listens on the local socket. A second descriptor keeps the socket open after the listener ends.
-fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedFd)> {
+fn listen_locally(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedFd)> {
     let listener = match inherited {
         Some(socket) => std::os::unix::net::UnixListener::from(socket),
         None => listen_at(path)?.into_std().context("cannot listen")?,
@@ -249,13 +253,13 @@ fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedF
 }
 
 /// Listens for other machines. A second descriptor keeps the socket open after the listener ends.
-async fn elsewhere(
+async fn listen_remotely(
     address: SocketAddr,
     inherited: Option<OwnedFd>,
 ) -> Result<(TcpListener, OwnedFd)> {
     let listener = match inherited {
         Some(socket) => std::net::TcpListener::from(socket),
-        None => listen::anywhere(address)
+        None => listen::any_address(address)
             .await?
             .into_std()
             .context("cannot listen")?,
@@ -269,10 +273,10 @@ async fn elsewhere(
 }
 
 /// Builds the gate that admits keys that were granted a role.
-async fn keys(controller: &Controller, secured: &Secured) -> Arc<KeyGate> {
+async fn key_gate(controller: &Controller, secured: &TlsSettings) -> Arc<KeyGate> {
     let since = first_second().await;
     let names = secured.names.iter().map(ToString::to_string);
-    let gate = KeyGate::of(
+    let gate = KeyGate::with_body_limit(
         "longhaul control",
         MAX_BODY_BYTES,
         controller.keys(),
@@ -285,13 +289,18 @@ async fn keys(controller: &Controller, secured: &Secured) -> Arc<KeyGate> {
 }
 
 /// Names and TLS configuration for connections of other machines.
-struct Secured {
+struct TlsSettings {
     names: Vec<longhaul_proto::Endpoint>,
     config: ServerTls,
 }
 
-impl Secured {
-    fn new(service: &Service, identity: &Identity, dir: &Path, at: SocketAddr) -> Result<Self> {
+impl TlsSettings {
+    fn new(
+        service: &ControllerOptions,
+        identity: &Identity,
+        dir: &Path,
+        at: SocketAddr,
+    ) -> Result<Self> {
         let names = names(&service.server_name, at)?;
         let made = certificate(
             service.tls_cert.as_deref(),
@@ -307,9 +316,9 @@ impl Secured {
     }
 
     /// Reads the certificate again. A certificate with an error changes nothing.
-    fn read_again(
+    fn reload(
         &mut self,
-        service: &Service,
+        service: &ControllerOptions,
         identity: &Identity,
         sender: &watch::Sender<ServerTls>,
     ) {
@@ -325,34 +334,34 @@ impl Secured {
 }
 
 fn report_ready(
-    service: &Service,
+    service: &ControllerOptions,
     controller: &Controller,
     socket: &Path,
     [https, metrics, archive]: [Option<SocketAddr>; 3],
 ) {
     let (name, key) = (&controller.settings().name, controller.settings().key);
-    let socket = home::shown(socket);
+    let socket = home::display_path(socket);
     if service.json {
         let [https, metrics, archive] =
             [https, metrics, archive].map(|address| address.map(|address| address.to_string()));
         let key = key.to_string();
-        answer::line(json!({
+        answer::write_line(json!({
             "event": "ready", "name": name, "socket": socket, "https": https,
             "metrics": metrics, "archive": archive, "key": key
         }));
         return;
     }
-    answer::line(format!("controller {name} is ready at {socket}"));
+    answer::write_line(format!("controller {name} is ready at {socket}"));
     if let Some(address) = https {
-        answer::line(format!(
+        answer::write_line(format!(
             "HTTP at https://{address}, for keys that were granted something; its own is {key}"
         ));
     }
     if let Some(address) = metrics {
-        answer::line(format!("metrics at http://{address}/metrics"));
+        answer::write_line(format!("metrics at http://{address}/metrics"));
     }
     if let Some(address) = archive {
-        answer::line(format!(
+        answer::write_line(format!(
             "pScheduler's archives at http://{address}/api/v1/pscheduler, for who brings the token"
         ));
     }

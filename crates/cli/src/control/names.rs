@@ -2,19 +2,19 @@
 
 use anyhow::Result;
 use longhaul_control_api::map::DepotNameList;
-use longhaul_control_client::encoded;
+use longhaul_control_client::percent_encode;
 use longhaul_proto::text::printable;
 
 use super::ControlClient;
-use super::client::NOTHING;
+use super::client::NO_BODY;
 use crate::answer;
 use crate::exit::Exit;
 
 /// Lists the names.
 pub fn list(json: bool) -> Result<Exit> {
-    let list: DepotNameList = ControlClient::here()?.ask("GET", "/names", NOTHING)?;
+    let list: DepotNameList = ControlClient::local()?.ask("GET", "/names", NO_BODY)?;
     if json {
-        answer::line(serde_json::to_string(&list)?);
+        answer::write_line(serde_json::to_string(&list)?);
         return Ok(Exit::Success);
     }
     let lengths = list.items.iter().map(|item| item.name.len());
@@ -23,13 +23,13 @@ pub fn list(json: bool) -> Result<Exit> {
         let name = printable(item.name.as_bytes());
         format!("{name:width$}  {}", item.key)
     });
-    answer::lines(lines);
+    answer::write_lines(lines);
     Ok(Exit::Success)
 }
 
 /// Releases a name.
 pub fn release(name: &str) -> Result<Exit> {
-    let path = format!("/names/{}", encoded(name));
-    let () = ControlClient::here()?.ask("DELETE", &path, NOTHING)?;
+    let path = format!("/names/{}", percent_encode(name));
+    let () = ControlClient::local()?.ask("DELETE", &path, NO_BODY)?;
     Ok(Exit::Success)
 }

@@ -2,36 +2,36 @@
 
 use anyhow::Result;
 use longhaul_control_api::principals::{Grant, PrincipalList};
-use longhaul_control_client::encoded;
+use longhaul_control_client::percent_encode;
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 
 use super::ControlClient;
-use super::client::NOTHING;
+use super::client::NO_BODY;
 use crate::answer;
 use crate::exit::Exit;
 
 /// Grants a role.
 pub fn grant(key: &PublicKey, role: &str, name: Option<String>) -> Result<Exit> {
-    let path = format!("/principals/{key}/roles/{}", encoded(role));
-    let () = ControlClient::here()?.ask("PUT", &path, Some(&Grant { name }))?;
+    let path = format!("/principals/{key}/roles/{}", percent_encode(role));
+    let () = ControlClient::local()?.ask("PUT", &path, Some(&Grant { name }))?;
     Ok(Exit::Success)
 }
 
 /// Takes a role, or all of them.
 pub fn revoke(key: &PublicKey, role: Option<&str>) -> Result<Exit> {
     let role = role
-        .map(|role| format!("/roles/{}", encoded(role)))
+        .map(|role| format!("/roles/{}", percent_encode(role)))
         .unwrap_or_default();
-    let () = ControlClient::here()?.ask("DELETE", &format!("/principals/{key}{role}"), NOTHING)?;
+    let () = ControlClient::local()?.ask("DELETE", &format!("/principals/{key}{role}"), NO_BODY)?;
     Ok(Exit::Success)
 }
 
 /// Lists the principals.
 pub fn list(json: bool) -> Result<Exit> {
-    let list: PrincipalList = ControlClient::here()?.ask("GET", "/principals", NOTHING)?;
+    let list: PrincipalList = ControlClient::local()?.ask("GET", "/principals", NO_BODY)?;
     if json {
-        answer::line(serde_json::to_string(&list)?);
+        answer::write_line(serde_json::to_string(&list)?);
         return Ok(Exit::Success);
     }
     let wide = list
@@ -44,6 +44,6 @@ pub fn list(json: bool) -> Result<Exit> {
         let name = printable(item.name.as_bytes());
         format!("{name:wide$}  {}  {}", item.key, item.roles.join(" "))
     });
-    answer::lines(lines);
+    answer::write_lines(lines);
     Ok(Exit::Success)
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::home;
 
 /// Name of the file in the controller's directory.
-pub const FILE: &str = "control.toml";
+pub const CONFIG_FILE: &str = "control.toml";
 
 /// Content of `control.toml`.
 #[derive(Debug, Default, Deserialize)]
@@ -23,20 +23,20 @@ struct ControlFile {
     setup: SetupConfig,
     /// Settings of reservations.
     #[serde(default)]
-    reservations: Reservations,
+    reservations: ReservationSettings,
 }
 
 /// Settings of reservations.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Reservations {
+struct ReservationSettings {
     /// A PEM file of root certificates. Certificates in signed requests may lead to these.
     roots: Option<PathBuf>,
 }
 
 /// Validated configuration of the controller.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct ControllerConfig {
     /// Nodes to provision, and their settings.
     pub setup: SetupConfig,
     /// Roots that certificates in signed requests may lead to.
@@ -44,14 +44,14 @@ pub struct Said {
 }
 
 /// Reads the named file. Without a name, reads the file in the directory if it exists.
-pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
-    let usual = dir.join(FILE);
+pub fn read(named: Option<&Path>, dir: &Path) -> Result<ControllerConfig> {
+    let usual = dir.join(CONFIG_FILE);
     let file = match named {
         Some(file) => file,
         None if usual.exists() => &usual,
-        None => return Ok(Said::default()),
+        None => return Ok(ControllerConfig::default()),
     };
-    let shown = home::shown(file);
+    let shown = home::display_path(file);
     let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;
     let config: ControlFile = toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
@@ -65,12 +65,12 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
         Some(named) => {
             // Relative paths are relative to the file.
             let named = file.parent().unwrap_or(dir).join(named);
-            let shown = home::shown(&named);
+            let shown = home::display_path(&named);
             let pem = read_trusted_file(&named).with_context(|| format!("cannot read {shown}"))?;
-            Roots::of_pem(pem.as_bytes()).with_context(|| shown.clone())?
+            Roots::from_pem(pem.as_bytes()).with_context(|| shown.clone())?
         }
     };
-    Ok(Said {
+    Ok(ControllerConfig {
         setup: config.setup,
         roots,
     })
@@ -81,21 +81,21 @@ mod tests {
     use super::*;
 
     /// Parses a controller's directory with this `control.toml` and a root certificate.
-    fn said(text: &str) -> Result<Said> {
+    fn read_text(text: &str) -> Result<ControllerConfig> {
         let dir = tempfile::tempdir().unwrap();
         let root = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
         std::fs::write(dir.path().join("grid-roots.pem"), root.cert.pem()).unwrap();
         std::fs::write(dir.path().join("none.pem"), "no certificate").unwrap();
-        std::fs::write(dir.path().join(FILE), text).unwrap();
+        std::fs::write(dir.path().join(CONFIG_FILE), text).unwrap();
         // However the file is named, relative paths in it are relative to its directory.
-        let named = read(Some(&dir.path().join(FILE)), Path::new("/nowhere"));
+        let named = read(Some(&dir.path().join(CONFIG_FILE)), Path::new("/nowhere"));
         assert_eq!(named.is_ok(), read(None, dir.path()).is_ok());
         named
     }
 
     #[test]
     fn roots_are_relative_to_their_file() {
-        let roots = |text| format!("{:?}", said(text).unwrap().roots);
+        let roots = |text| format!("{:?}", read_text(text).unwrap().roots);
         let none = format!("{:?}", Roots::default());
         assert_eq!(roots(""), none);
         assert_ne!(roots("[reservations]\nroots = \"grid-roots.pem\"\n"), none);
@@ -117,7 +117,7 @@ mod tests {
             ),
             ("[reservations\n", "control.toml, line 1: "),
         ] {
-            let error = format!("{:#}", said(text).unwrap_err());
+            let error = format!("{:#}", read_text(text).unwrap_err());
             assert!(error.contains(word), "{error}");
         }
     }

@@ -16,7 +16,7 @@ use longhaul_control_client::Spool;
 use longhaul_route_source::ClientSource;
 use tokio::time::{sleep, timeout};
 
-use super::none_is_asked;
+use super::explain_missing_controller;
 use crate::cp::routing::reports_dir;
 use crate::exit::Exit;
 use crate::{answer, home};
@@ -31,11 +31,11 @@ const LOWEST_PRIORITY: i32 = 19;
 /// Maximum passes over waiting reports, as copies may leave more during a pass.
 const MAX_PASSES: usize = 10;
 /// File that is locked while a process synchronizes.
-const LOCK: &str = "sync.lock";
+const LOCK_FILE: &str = "sync.lock";
 
 /// Options of `longhaul controller sync`.
 #[derive(Args)]
-pub struct SyncNow {
+pub struct SyncCommand {
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub struct SyncNow {
     later: bool,
 }
 
-impl SyncNow {
+impl SyncCommand {
     /// Reports and fetches.
     pub async fn run(self) -> Result<Exit> {
         if self.later {
@@ -53,10 +53,10 @@ impl SyncNow {
             sleep(SYNC_DELAY).await;
         }
         let identity = home::identity(self.identity.as_deref())?;
-        let source = ClientSource::of_home(identity.signing_key())?;
-        let (controller, state) = source.controller().ok_or_else(none_is_asked)?;
+        let source = ClientSource::from_home(identity.signing_key())?;
+        let (controller, state) = source.controller().ok_or_else(explain_missing_controller)?;
         let Some(_lock) = lock(state)? else {
-            answer::line("another one is at it");
+            answer::write_line("another one is at it");
             return Ok(Exit::Success);
         };
         let spool = Spool(reports_dir(state));
@@ -81,7 +81,7 @@ impl SyncNow {
                 SYNC_TIMEOUT.as_secs()
             )
         })??;
-        answer::line(format_args!("{reported} reports were sent"));
+        answer::write_line(format_args!("{reported} reports were sent"));
         Ok(Exit::Success)
     }
 }
@@ -89,7 +89,7 @@ impl SyncNow {
 /// Takes the lock, held as long as the returned file lives. Returns `None` if another process has
 /// it.
 fn lock(state: &Path) -> Result<Option<File>> {
-    let path = state.join(LOCK);
+    let path = state.join(LOCK_FILE);
     let context = || format!("cannot lock {}", path.display());
     let file = File::options()
         .create(true)

@@ -20,7 +20,7 @@ pub const ATTEMPT_PATIENCE: Time = Time(Duration::from_secs(40));
 
 /// The machine that the paths of a command line belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathsOf {
+pub enum PathOrigin {
     /// This machine. Relative paths begin in the current directory.
     ThisMachine,
     /// Another machine, whose directories are unknown here.
@@ -32,8 +32,8 @@ impl Cp {
     ///
     /// # Errors
     /// The command line is invalid, or names something that JSON cannot express.
-    pub fn request(&self, of: PathsOf) -> Result<JobRequest> {
-        self.understood()?;
+    pub fn request(&self, of: PathOrigin) -> Result<JobRequest> {
+        self.parse_job()?;
         if self.patience.is_some() {
             bail!(
                 "--patience is for copies that you wait for: attempts of a job give up after \
@@ -54,7 +54,7 @@ impl Cp {
             values.iter().map(|value| text(value)).collect()
         };
         let ssh = &self.ssh;
-        let (by, reserve) = self.deadline.of_job(&Zoned::now())?;
+        let (by, reserve) = self.deadline.for_job(&Zoned::now())?;
         Ok(JobRequest {
             sources: paths,
             destination,
@@ -106,7 +106,7 @@ impl Cp {
 ///
 /// # Errors
 /// Describes in one line what it does not accept.
-pub fn is_understood(request: &JobRequest) -> Result<(), String> {
+pub fn check_request(request: &JobRequest) -> Result<(), String> {
     let command = Cp::augment_args(Command::new("cp").no_binary_name(true)).disable_help_flag(true);
     let matches = command
         .try_get_matches_from(request.arguments())
@@ -116,13 +116,13 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
             line.strip_prefix("error: ").unwrap_or(line).to_owned()
         })?;
     let cp = Cp::from_arg_matches(&matches).map_err(|error| error.to_string())?;
-    cp.understood()
+    cp.parse_job()
         .map(|_| ())
-        .map_err(|error| failure::line(&error))
+        .map_err(|error| failure::format_line(&error))
 }
 
 /// Makes a path of the command line absolute.
-fn absolute(path: &OsStr, of: PathsOf) -> Result<String> {
+fn absolute(path: &OsStr, of: PathOrigin) -> Result<String> {
     match Target::parse(path)? {
         // Joined, not cleaned: a slash or a dot at the end is significant.
         Target::Local(path) => absolute_file(&path, of),
@@ -130,11 +130,11 @@ fn absolute(path: &OsStr, of: PathsOf) -> Result<String> {
     }
 }
 
-fn absolute_file(path: &Path, of: PathsOf) -> Result<String> {
-    if of == PathsOf::AnotherMachine && !path.is_absolute() {
+fn absolute_file(path: &Path, of: PathOrigin) -> Result<String> {
+    if of == PathOrigin::AnotherMachine && !path.is_absolute() {
         bail!(
             "{}: with --agent, paths are those of that agent's machine: begin them with a slash",
-            home::shown(path)
+            home::display_path(path)
         );
     }
     let here = std::env::current_dir().context("cannot tell which directory this is")?;
@@ -161,7 +161,7 @@ mod tests {
         let matches = command.try_get_matches_from(arguments).unwrap();
         Cp::from_arg_matches(&matches)
             .unwrap()
-            .request(PathsOf::ThisMachine)
+            .request(PathOrigin::ThisMachine)
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         ];
         for line in [&all[..], &over_ssh] {
             let first = request(line).unwrap();
-            assert_eq!(is_understood(&first), Ok(()));
+            assert_eq!(check_request(&first), Ok(()));
             let arguments = first.arguments();
             let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
             assert_eq!(request(&words).unwrap(), first);
@@ -242,7 +242,7 @@ mod tests {
             let matches = command.try_get_matches_from(line).unwrap();
             Cp::from_arg_matches(&matches)
                 .unwrap()
-                .request(PathsOf::AnotherMachine)
+                .request(PathOrigin::AnotherMachine)
         };
         let good = asked(&["-i", "/key", "/a", "ana@host:b"]).unwrap();
         assert_eq!(
@@ -264,12 +264,12 @@ mod tests {
     fn invalid_jobs_are_refused_at_submission() {
         let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
         asked.options.ssh_jump = Some("jump".into());
-        assert!(is_understood(&asked).unwrap_err().contains("-J"));
+        assert!(check_request(&asked).unwrap_err().contains("-J"));
         asked.options.ssh_jump = None;
         asked.options.streams = Some(1_000_000);
-        assert!(is_understood(&asked).unwrap_err().contains("1000000"));
+        assert!(check_request(&asked).unwrap_err().contains("1000000"));
         asked.options.streams = None;
         asked.options.host_key = Some("lhk1:short".into());
-        assert!(!is_understood(&asked).unwrap_err().contains('\n'));
+        assert!(!check_request(&asked).unwrap_err().contains('\n'));
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longhaul_control_client::Controller;
+use longhaul_control_client::ControllerClient;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::deadline::{self, Deadline, Wanted};
+use super::deadline::{self, Deadline, DeadlineSettings};
 use super::routing::Routing;
 
 /// Time for which the end of a copy waits while leftover reservations of earlier copies are
@@ -18,19 +18,19 @@ const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Routing, deadline and cleanup that accompany one copy.
 #[derive(Default)]
-pub struct Beside {
+pub struct CopyCompanion {
     /// The routing, if it chooses or reports routes.
     pub routing: OnceLock<Arc<Routing>>,
     /// The deadline and reservation mode that were requested.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<DeadlineSettings>,
     /// The running deadline, once it has begun.
     pub deadline: OnceLock<Deadline>,
     giving_back: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Beside {
+impl CopyCompanion {
     /// Creates the companion of a copy with this deadline.
-    pub fn by(wanted: Option<Wanted>) -> Self {
+    pub fn with_deadline(wanted: Option<DeadlineSettings>) -> Self {
         Self {
             wanted,
             ..Self::default()
@@ -38,8 +38,14 @@ impl Beside {
     }
 
     /// Starts to return the reservations that killed copies left.
-    pub fn give_back(&self, controller: &Arc<Controller>, state: &Path, url: &str, owner: &str) {
-        let left = deadline::left(state, url, owner);
+    pub fn give_back(
+        &self,
+        controller: &Arc<ControllerClient>,
+        state: &Path,
+        url: &str,
+        owner: &str,
+    ) {
+        let left = deadline::leftover_records(state, url, owner);
         if left.is_empty() {
             return;
         }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::reservations::Offers;
-use longhaul_control_client::Controller;
-use longhaul_deadline::{Action, Event, Mode, Outlook, Planner};
+use longhaul_control_client::ControllerClient;
+use longhaul_deadline::{Outlook, Planner, PlannerAction, PlannerEvent, ReservationMode};
 use longhaul_hop::unix_ms;
 use longhaul_proto::Endpoint;
 use parking_lot::Mutex;
@@ -23,8 +23,8 @@ use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::trust::Remembering;
-use crate::watch::Watch;
+use crate::trust::RememberingConnector;
+use crate::watch::CopyWatch;
 
 mod book;
 mod ends;
@@ -35,16 +35,16 @@ mod options;
 mod report;
 mod ways;
 
-pub use kept::{give_back, left};
-pub use options::{DeadlineOptions, Wanted};
+pub use kept::{give_back, leftover_records};
+pub use options::{DeadlineOptions, DeadlineSettings};
 pub use report::DeadlineReport;
 
-use book::Book;
-use looks::{Beside, Looks};
-use ways::{Streams, WayReport, Ways};
+use book::CopyReservation;
+use looks::{ConcurrentReservation, ProgressSampler};
+use ways::{ReservedRouteReport, ReservedRoutes, StreamStates};
 
 /// Interval between observations of the copy.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which the end of a copy waits: while reservations are returned, and when there are
 /// none.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -53,10 +53,10 @@ const CLEAR_END_TIMEOUT: Duration = Duration::from_millis(50);
 const MAX_STEPS: usize = 20;
 
 /// A copy with a deadline, and the controller that can reserve bandwidth for it.
-pub struct Of {
-    pub wanted: Wanted,
+pub struct DeadlineRequest {
+    pub wanted: DeadlineSettings,
     /// The controller, the directory of its state, and its URL. `None` if no controller is used.
-    pub controller: Option<(Arc<Controller>, PathBuf, String)>,
+    pub controller: Option<(Arc<ControllerClient>, PathBuf, String)>,
     /// The public key that authenticates to the controller.
     pub owner: String,
     pub server: Endpoint,
@@ -77,29 +77,33 @@ pub struct Of {
 /// A deadline that is being monitored.
 pub struct Deadline {
     over: flag::Sender<bool>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<DeadlineState>>,
     task: Mutex<Option<JoinHandle<()>>>,
-    wanted: Wanted,
+    wanted: DeadlineSettings,
 }
 
 /// State that the report is built from.
-struct Shared {
+struct DeadlineState {
     planner: Planner,
-    ends: Option<ends::Ends>,
+    ends: Option<ends::MapEnds>,
     reservation: Option<u64>,
     offers: Option<Offers>,
     error: Option<String>,
     steps: Vec<String>,
-    ways: Vec<WayReport>,
+    ways: Vec<ReservedRouteReport>,
 }
 
 impl Deadline {
     /// Starts to observe a copy that uses `connector`.
-    pub fn begin(of: Of, connector: Arc<Remembering>, watch: Arc<Watch>) -> Self {
+    pub fn begin(
+        of: DeadlineRequest,
+        connector: Arc<RememberingConnector>,
+        watch: Arc<CopyWatch>,
+    ) -> Self {
         let by = of.wanted.by.as_ref();
         let by_ms = by.and_then(|by| u64::try_from(by.timestamp().as_millisecond()).ok());
         let planner = Planner::new(unix_ms(), by_ms, of.wanted.mode);
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Mutex::new(DeadlineState {
             planner,
             ends: None,
             reservation: None,
@@ -110,11 +114,11 @@ impl Deadline {
         }));
         let (over, is_over) = flag::channel(false);
         let wanted = of.wanted.clone();
-        let keeper = Keeper {
+        let keeper = DeadlineTask {
             shared: shared.clone(),
-            looks: Looks::new(&of, watch.progress.clone()),
-            book: Book::new(of),
-            ways: Ways::default(),
+            looks: ProgressSampler::new(&of, watch.progress.clone()),
+            book: CopyReservation::new(of),
+            ways: ReservedRoutes::default(),
             connector,
             watch,
             is_over,
@@ -135,7 +139,7 @@ impl Deadline {
         let ended = Timestamp::now();
         self.over.send_replace(true);
         let task = self.task.lock().take();
-        let is_clear = self.with(|shared| shared.planner.is_clear());
+        let is_clear = self.with(|shared| shared.planner.is_settled());
         let within = if is_clear {
             CLEAR_END_TIMEOUT
         } else {
@@ -149,12 +153,12 @@ impl Deadline {
         self.with(|shared| self.report(shared, ended, is_done))
     }
 
-    fn with<T>(&self, what: impl FnOnce(&Shared) -> T) -> T {
+    fn with<T>(&self, what: impl FnOnce(&DeadlineState) -> T) -> T {
         what(&self.shared.lock())
     }
 
-    fn report(&self, shared: &Shared, ended: Timestamp, is_done: bool) -> DeadlineReport {
-        let said = report::Said {
+    fn report(&self, shared: &DeadlineState, ended: Timestamp, is_done: bool) -> DeadlineReport {
+        let said = report::ReportInput {
             by: self.wanted.by.as_ref(),
             mode: self.wanted.mode,
             planner: &shared.planner,
@@ -170,28 +174,29 @@ impl Deadline {
 }
 
 /// The task that feeds the planner and carries out its decisions.
-struct Keeper {
-    shared: Arc<Mutex<Shared>>,
-    looks: Looks,
-    book: Book,
-    ways: Ways,
-    connector: Arc<Remembering>,
-    watch: Arc<Watch>,
+struct DeadlineTask {
+    shared: Arc<Mutex<DeadlineState>>,
+    looks: ProgressSampler,
+    book: CopyReservation,
+    ways: ReservedRoutes,
+    connector: Arc<RememberingConnector>,
+    watch: Arc<CopyWatch>,
     is_over: flag::Receiver<bool>,
-    mode: Mode,
+    mode: ReservationMode,
     /// True once the planner was told that the copy is over.
     received_over: bool,
 }
 
-impl Keeper {
+impl DeadlineTask {
     async fn run(mut self) {
-        let asks = self.mode != Mode::Never;
+        let asks = self.mode != ReservationMode::Never;
         if asks && self.book.controller().is_none() {
             let none = "no controller is asked (longhaul controller use URL)";
             self.with(|shared| shared.error = Some(none.to_owned()));
-            self.handle(Event::Failed { is_passing: false }).await;
+            self.handle(PlannerEvent::Failed { is_passing: false })
+                .await;
         }
-        let mut ticks = interval(LOOK_INTERVAL);
+        let mut ticks = interval(SAMPLE_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_over = self.is_over.clone();
         loop {
@@ -199,38 +204,38 @@ impl Keeper {
                 _ = ticks.tick() => {}
                 // The sender lives as long as the copy; when it is gone, the copy is over as well.
                 () = async { drop(is_over.wait_for(|over| *over).await) } => {
-                    self.handle(Event::Over).await;
+                    self.handle(PlannerEvent::Over).await;
                     self.connector.use_reserved(&[]);
                     return;
                 }
             }
-            self.look().await;
+            self.sample().await;
         }
     }
 
-    async fn look(&mut self) {
+    async fn sample(&mut self) {
         self.looks.ask_for_forecast(self.book.controller()).await;
-        for event in self.book.standing().await {
+        for event in self.book.poll_state().await {
             self.handle(event).await;
         }
-        for event in self.book.judged(&self.watch.judged()) {
+        for event in self.book.take_verdicts(&self.watch.judged()) {
             self.handle(event).await;
         }
         let beside = self.with(|shared| match shared.planner.promise() {
-            Some(promise) => self.book.beside(promise, unix_ms()),
-            None => Beside::Ways(Vec::new()),
+            Some(promise) => self.book.concurrent_reservation(promise, unix_ms()),
+            None => ConcurrentReservation::Ways(Vec::new()),
         });
-        let look = self.looks.look(beside);
-        self.handle(Event::Look(look)).await;
-        self.use_ways().await;
+        let look = self.looks.sample(beside);
+        self.handle(PlannerEvent::Look(look)).await;
+        self.use_reserved_routes().await;
     }
 
     /// Has the copy use the reserved routes of this moment, and tells the planner which of them
     /// carry nothing.
-    async fn use_ways(&mut self) {
+    async fn use_reserved_routes(&mut self) {
         self.book.ask_for_grants(unix_ms()).await;
         let used = self.with(|shared| match shared.planner.promise() {
-            Some(promise) => self.book.ways(promise, unix_ms()),
+            Some(promise) => self.book.reserved_routes(promise, unix_ms()),
             None => Vec::new(),
         });
         let reserved: Vec<_> = used.iter().map(|(_, way, _)| way.clone()).collect();
@@ -239,11 +244,11 @@ impl Keeper {
         let open = streams
             .iter()
             .filter(|stream| stream.open.load(Ordering::Relaxed));
-        let seen = Streams {
+        let seen = StreamStates {
             open: open.map(|stream| stream.route.clone()).collect(),
             lost: self.watch.lost_on_reserved(),
         };
-        let changed = self.ways.look(Instant::now(), &used, &seen);
+        let changed = self.ways.update(Instant::now(), &used, &seen);
         let report = self.ways.report();
         self.with(|shared| shared.ways = report);
         for changed in changed {
@@ -258,7 +263,7 @@ impl Keeper {
                 "message": changed.line, "error": null,
             }));
             let (path, works) = (changed.path, changed.works);
-            self.handle(Event::Path { path, works }).await;
+            self.handle(PlannerEvent::Path { path, works }).await;
         }
     }
 
@@ -270,24 +275,26 @@ impl Keeper {
         });
     }
 
-    fn with<T>(&self, what: impl FnOnce(&mut Shared) -> T) -> T {
+    fn with<T>(&self, what: impl FnOnce(&mut DeadlineState) -> T) -> T {
         what(&mut self.shared.lock())
     }
 
     /// Passes an event to the planner, and carries out the actions that follow.
-    async fn handle(&mut self, event: Event) {
+    async fn handle(&mut self, event: PlannerEvent) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
             if *self.is_over.borrow() && !self.received_over {
                 self.received_over = true;
-                actions.extend(self.with(|shared| shared.planner.on(unix_ms(), Event::Over)));
+                actions.extend(
+                    self.with(|shared| shared.planner.handle_event(unix_ms(), PlannerEvent::Over)),
+                );
             }
-            if event != Event::Over {
-                actions.extend(self.with(|shared| shared.planner.on(unix_ms(), event)));
+            if event != PlannerEvent::Over {
+                actions.extend(self.with(|shared| shared.planner.handle_event(unix_ms(), event)));
             }
             for action in actions {
-                if let Action::Warn(outlook) = action {
+                if let PlannerAction::Warn(outlook) = action {
                     self.warn(&outlook);
                     continue;
                 }
@@ -299,7 +306,7 @@ impl Keeper {
     }
 
     /// Records an action for the report, and publishes it as an event.
-    fn note(&mut self, action: &Action, done: &book::Done) {
+    fn note(&mut self, action: &PlannerAction, done: &book::ActionResult) {
         let line = self.book.line(action, done);
         let (reservation, ends) = (self.book.id(), self.book.ends().cloned());
         let mut is_new = false;
@@ -312,7 +319,7 @@ impl Keeper {
             if let Some(error) = &done.error {
                 shared.error = Some(error.clone());
             }
-            if matches!(done.event, Event::Committed) {
+            if matches!(done.event, PlannerEvent::Committed) {
                 is_new = true;
                 shared.error = None;
                 shared.offers = None;
@@ -324,7 +331,7 @@ impl Keeper {
             }
         });
         if is_new {
-            self.ways.look_anew();
+            self.ways.reset_failures();
         }
         if let Some(state) = done.state {
             self.watch.event(json!({

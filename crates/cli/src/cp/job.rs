@@ -10,7 +10,7 @@ use crate::home;
 use crate::target::{Remote, Target};
 
 /// A copy with parsed paths. All remote paths are on one host, or on one host per end.
-pub enum Job {
+pub enum CopyJob {
     /// Within this machine.
     Local {
         sources: Vec<PathBuf>,
@@ -44,13 +44,13 @@ pub enum Job {
 }
 
 #[derive(Default)]
-struct Sources {
+struct ParsedSources {
     local: Vec<PathBuf>,
     server: Vec<Remote>,
     login: Vec<Login>,
 }
 
-impl Job {
+impl CopyJob {
     /// Parses the paths: sources, then the destination.
     pub fn read(paths: &[OsString]) -> Result<Self> {
         let targets = paths.iter().map(|path| Target::parse(path));
@@ -58,7 +58,7 @@ impl Job {
         let destination = targets
             .pop()
             .ok_or(anyhow!("name what to copy and where to"))?;
-        let mut sources = Sources::default();
+        let mut sources = ParsedSources::default();
         for target in targets {
             match target {
                 Target::Local(path) => sources.local.push(path),
@@ -66,7 +66,7 @@ impl Job {
                 Target::Login(path) => sources.login.push(path),
             }
         }
-        let Sources {
+        let ParsedSources {
             local,
             server,
             login,
@@ -175,8 +175,8 @@ fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
         {
             bail!(
                 "{}: can't be copied into itself, {}",
-                home::shown(source),
-                home::shown(destination)
+                home::display_path(source),
+                home::display_path(destination)
             );
         }
     }

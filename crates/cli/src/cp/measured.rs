@@ -7,17 +7,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
-use longhaul_transfer::{Ends, StreamCounters, is_reserved};
+use longhaul_transfer::{ConnectionEnds, StreamCounters, is_reserved};
 
-use crate::of_path::{OfPath, limit_of, loss_share};
+use crate::of_path::{MeasuredPath, convert_limit, loss_share};
 
 /// Minimum bytes for a meaningful rate.
-const MIN_BYTES_OF_A_RATE: u64 = 1 << 20;
+const MIN_RATE_BYTES: u64 = 1 << 20;
 /// Payload of a segment in bytes, if it was not measured.
-const USUAL_MSS: u64 = 1448;
+const DEFAULT_MSS_BYTES: u64 = 1448;
 
 /// Properties of a whole copy.
-pub struct Whole<'a> {
+pub struct CopySummary<'a> {
     /// Name of this end.
     pub me: &'a str,
     /// The server's host.
@@ -34,24 +34,24 @@ pub struct Whole<'a> {
 
 /// Sums over the streams of one route.
 #[derive(Default)]
-struct OfRoute {
+struct RouteSums {
     streams: u32,
     bytes: u64,
     rtt: Duration,
     rtts: u32,
     lost: u64,
     segments: u64,
-    tally: drs::Tally,
+    tally: drs::LimitTally,
     congestion: String,
 }
 
 /// Returns the measurements of a copy's streams. `names` returns the depots of a route.
 pub fn measured(
-    whole: &Whole<'_>,
+    whole: &CopySummary<'_>,
     streams: &[Arc<StreamCounters>],
     names: impl Fn(&str) -> Vec<String>,
 ) -> Vec<Measurement> {
-    let mut routes = BTreeMap::<&str, OfRoute>::new();
+    let mut routes = BTreeMap::<&str, RouteSums>::new();
     // The throughput of a reserved route does not predict what others get there.
     for stream in streams.iter().filter(|stream| !is_reserved(&stream.route)) {
         let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
@@ -88,10 +88,13 @@ pub fn measured(
             duration_s: Some(whole.seconds),
             streams: Some(of.streams),
             congestion: (!of.congestion.is_empty()).then(|| of.congestion.clone()),
-            limit: of.tally.chief().and_then(|(limit, _)| limit_of(limit)),
+            limit: of
+                .tally
+                .dominant_limit()
+                .and_then(|(limit, _)| convert_limit(limit)),
             transfer: Some(whole.transfer.to_owned()),
         };
-        let path = OfPath {
+        let path = MeasuredPath {
             from,
             to,
             at_ms,
@@ -102,7 +105,7 @@ pub fn measured(
         // When the server sends into a chain, this end only sees losses on the server's own hop.
         let hears_of_losses = whole.push || is_direct;
         let loss = loss_share(of.lost, of.segments).filter(|_| hears_of_losses);
-        let has_rate = of.bytes >= MIN_BYTES_OF_A_RATE && whole.seconds > 0.0;
+        let has_rate = of.bytes >= MIN_RATE_BYTES && whole.seconds > 0.0;
         let rate = has_rate.then(|| of.bytes as f64 * 8.0 / whole.seconds);
         found.extend(path.measurements([
             (Quantity::Rtt, rtt),
@@ -113,8 +116,8 @@ pub fn measured(
     found
 }
 
-impl OfRoute {
-    fn add(&mut self, ends: &Ends, bytes: u64, push: bool) {
+impl RouteSums {
+    fn add(&mut self, ends: &ConnectionEnds, bytes: u64, push: bool) {
         let here = &ends.here;
         self.streams += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -123,7 +126,7 @@ impl OfRoute {
             self.rtts += 1;
         }
         let mss = match here.mss {
-            0 => USUAL_MSS,
+            0 => DEFAULT_MSS_BYTES,
             mss => u64::from(mss),
         };
         let (lost, sent, tally) = match push {

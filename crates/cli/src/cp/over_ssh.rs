@@ -4,19 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use longhaul_remote::between::Between;
+use longhaul_remote::between::CopyBetween;
 use longhaul_remote::message::Access;
-use longhaul_remote::{FarSide, Found, Login, LoginConnector, Serve, Start, Way, WayMemory};
+use longhaul_remote::{
+    DataRoute, FarSide, FoundRoute, Login, LoginConnector, RouteMemory, ServeRequest, Start,
+};
 use longhaul_transfer::path::RelPath;
-use longhaul_transfer::{Client, Destination, Observer, Outcome, Request, Sources, WriteOptions};
+use longhaul_transfer::{
+    Client, CopyDestination, CopyOutcome, CopyRequest, Observer, Sources, WriteOptions,
+};
 use tokio::task::JoinSet;
 
-use super::{Carried, Cp, remembered_streams, shown};
+use super::{Cp, FinishedCopy, remembered_streams, shown};
 use crate::home;
-use crate::watch::Watch;
+use crate::watch::CopyWatch;
 
 /// Remote processes of a finished copy, to be ended in good order.
-pub enum Far {
+pub enum FarSides {
     /// There are none.
     None,
     /// The far side of a copy from or to this machine.
@@ -25,7 +29,7 @@ pub enum Far {
     Two(Box<[FarSide; 2]>),
 }
 
-impl Far {
+impl FarSides {
     /// Ends the remote processes.
     pub async fn end(self) {
         match self {
@@ -48,8 +52,8 @@ impl Cp {
         &self,
         sources: &[PathBuf],
         destination: &Login,
-        watch: &Arc<Watch>,
-    ) -> Result<Carried> {
+        watch: &Arc<CopyWatch>,
+    ) -> Result<FinishedCopy> {
         let (found, names) = Sources::local(sources, self.recursive)?;
         let access = if self.overwrite {
             Access::Write
@@ -60,7 +64,7 @@ impl Cp {
         let (connector, paths) = self
             .far_side(&destination.host, access, paths, watch)
             .await?;
-        let request = Request::Push {
+        let request = CopyRequest::Push {
             destination: paths.into_iter().next().unwrap_or_default(),
             into: destination.is_directory() || names.len() > 1,
             overwrite: self.overwrite,
@@ -69,16 +73,16 @@ impl Cp {
         };
         let client = self.client_over_ssh(&connector, &destination.host, request, watch)?;
         let outcome = client.push(found, shown(sources)).await?;
-        let far = Far::One(connector);
-        Ok(Carried { outcome, far })
+        let far = FarSides::One(connector);
+        Ok(FinishedCopy { outcome, far })
     }
 
     pub(super) async fn pull_over_ssh(
         &self,
         sources: &[Login],
         destination: &Path,
-        watch: &Arc<Watch>,
-    ) -> Result<Carried> {
+        watch: &Arc<CopyWatch>,
+    ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
             bail!("name what to copy")
         };
@@ -86,7 +90,7 @@ impl Cp {
         let (connector, paths) = self
             .far_side(&first.host, Access::Read, typed, watch)
             .await?;
-        let request = Request::Pull {
+        let request = CopyRequest::Pull {
             recursive: self.recursive,
             sources: paths,
         };
@@ -97,32 +101,32 @@ impl Cp {
             fsync: self.fsync,
             resume: !self.no_resume,
         };
-        let destination = Destination::local(destination, names, options, client.hello.token)?;
+        let destination = CopyDestination::local(destination, names, options, client.hello.token)?;
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
         watch.expect_sources(&labels);
         let outcome = client.pull(destination, labels).await?;
-        let far = Far::One(connector);
-        Ok(Carried { outcome, far })
+        let far = FarSides::One(connector);
+        Ok(FinishedCopy { outcome, far })
     }
 
     pub(super) async fn between(
         &self,
         sources: &[Login],
         destination: &Login,
-        watch: &Arc<Watch>,
-    ) -> Result<Carried> {
+        watch: &Arc<CopyWatch>,
+    ) -> Result<FinishedCopy> {
         let Some(first) = sources.first() else {
             bail!("name what to copy")
         };
         if !self.route.is_empty() {
             bail!("a copy between two hosts takes no --route: run it on one of the two");
         }
-        watch.waits_for(destination.host.clone());
+        watch.set_server(destination.host.clone());
         let start = self.start();
         // One after the other, as each may ask for a password.
         let mut source_side = FarSide::start(&start, &first.host).await?;
         let mut destination_side = FarSide::start(&start, &destination.host).await?;
-        let between = Between {
+        let between = CopyBetween {
             sources: sources.to_vec(),
             destination: destination.clone(),
             recursive: self.recursive,
@@ -152,12 +156,12 @@ impl Cp {
         if let Some(notice) = &ended.notice {
             watch.notice(notice);
         }
-        let outcome = Outcome {
+        let outcome = CopyOutcome {
             manifest: ended.manifest,
             closing: JoinSet::new(),
         };
-        let far = Far::Two(Box::new([source_side, destination_side]));
-        Ok(Carried { outcome, far })
+        let far = FarSides::Two(Box::new([source_side, destination_side]));
+        Ok(FinishedCopy { outcome, far })
     }
 
     /// Returns the options for starting far sides.
@@ -175,12 +179,12 @@ impl Cp {
         host: &str,
         access: Access,
         paths: Vec<Vec<u8>>,
-        watch: &Watch,
+        watch: &CopyWatch,
     ) -> Result<(Arc<LoginConnector>, Vec<RelPath>)> {
         let far = FarSide::start(&self.start(), host).await?;
         let memory = home::state_dir()
             .filter(|_| self.route.is_empty())
-            .map(|state| WayMemory {
+            .map(|state| RouteMemory {
                 file: state.join("ways"),
                 host: host.to_owned(),
             });
@@ -188,7 +192,7 @@ impl Cp {
             Some(memory) => memory.recall().await,
             None => None,
         };
-        let serve = Serve {
+        let serve = ServeRequest {
             access,
             paths,
             follow: !self.recursive,
@@ -198,7 +202,7 @@ impl Cp {
             routes: self.route.clone(),
             last_way,
         };
-        let Found {
+        let FoundRoute {
             connector,
             paths,
             notice,
@@ -216,13 +220,13 @@ impl Cp {
         &self,
         connector: &Arc<LoginConnector>,
         host: &str,
-        request: Request,
-        watch: &Arc<Watch>,
+        request: CopyRequest,
+        watch: &Arc<CopyWatch>,
     ) -> Result<Client<LoginConnector>> {
-        watch.waits_for(host.to_owned());
+        watch.set_server(host.to_owned());
         let hello = self.hello(request)?;
         // ssh's connection has room for one stream.
-        let only_one = connector.way() == Way::InsideSsh;
+        let only_one = connector.way() == DataRoute::InsideSsh;
         Ok(Client {
             connector: connector.clone(),
             hello,

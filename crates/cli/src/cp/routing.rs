@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use longhaul_control_client::Controller;
+use longhaul_control_client::ControllerClient;
 use longhaul_hop::unix_ms;
 use longhaul_proto::{Endpoint, Route, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
-use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, Question, Spread};
-use longhaul_transfer::Progress;
+use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, RouteQuery, Spread};
+use longhaul_transfer::TransferProgress;
 use parking_lot::{Mutex, MutexGuard};
-pub use report::{Judged, RoutingReport};
+pub use report::{RouteVerdict, RoutingReport};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 pub use reported::reports_dir;
 
-use crate::trust::Remembering;
+use crate::trust::RememberingConnector;
 
 /// Size from which the exact number of bytes does not affect a choice of routes.
 const MIN_UNSIZED_BYTES: u64 = 64 << 20;
@@ -36,12 +36,12 @@ const MIN_UNSIZED_BYTES: u64 = 64 << 20;
 const FALL_BACK_PAUSE: Duration = Duration::from_secs(3);
 
 /// Maximum number of fallback routes of a copy.
-const MAX_FALLEN_BACK: usize = 6;
+const MAX_FALLBACK_ROUTES: usize = 6;
 
 /// Route selection of one copy, with its latest result.
 pub struct Routing {
     source: ClientSource,
-    question: Question,
+    question: RouteQuery,
     key: SigningKey,
     /// The file of that key, if it is not the default one.
     identity: Option<PathBuf>,
@@ -51,20 +51,20 @@ pub struct Routing {
     /// If true, routes are chosen. Otherwise the command line names them, and only their
     /// performance is reported.
     chooses: bool,
-    said: Mutex<Said>,
+    said: Mutex<RoutingState>,
     /// The task that asks the controller.
-    asking: Mutex<Option<Asking>>,
+    asking: Mutex<Option<RoutingTask>>,
 }
 
 /// The task that runs beside the copy.
-struct Asking {
+struct RoutingTask {
     task: JoinHandle<()>,
     /// True once local knowledge was looked up for the size of the copy.
     looked_up: watch::Receiver<bool>,
 }
 
 #[derive(Default)]
-struct Said {
+struct RoutingState {
     /// The latest choice.
     choice: Option<Choice>,
     /// The first promised duration, and seconds from the start to that promise.
@@ -79,7 +79,7 @@ impl Routing {
     /// routes.
     pub fn new(
         source: ClientSource,
-        question: Question,
+        question: RouteQuery,
         (key, identity): (SigningKey, Option<PathBuf>),
         push: bool,
         chooses: bool,
@@ -100,10 +100,10 @@ impl Routing {
 
     /// Returns the route that the user's routes.toml names, and true if a direct connection
     /// replaces it on failure.
-    pub fn settled(&self) -> Option<(Route, bool)> {
+    pub fn route_from_file(&self) -> Option<(Route, bool)> {
         let choice = self
             .source
-            .settled(&self.question)
+            .choose_by_rules(&self.question)
             .filter(|_| self.chooses)?;
         let route = choice.routes.first()?.route.clone();
         let Origin::File { fall_back, .. } = choice.origin else {
@@ -120,10 +120,14 @@ impl Routing {
 
     /// Starts with locally known routes, and adds the controller's when it answers. A copy of
     /// unknown size starts directly.
-    pub async fn begin(self: &Arc<Self>, connector: &Arc<Remembering>, progress: &Arc<Progress>) {
+    pub async fn begin(
+        self: &Arc<Self>,
+        connector: &Arc<RememberingConnector>,
+        progress: &Arc<TransferProgress>,
+    ) {
         if self.question.bytes.is_some() {
-            let choice = self.source.at_once(&self.question).await;
-            self.go_by(choice, &self.question, connector);
+            let choice = self.source.choose_locally(&self.question).await;
+            self.use_choice(choice, &self.question, connector);
         }
         connector.await_routes(true);
         let (routing, connector, progress) = (self.clone(), connector.clone(), progress.clone());
@@ -134,12 +138,12 @@ impl Routing {
                 routing.fall_back(&connector, &progress)
             );
         });
-        *self.asking() = Some(Asking { task, looked_up });
+        *self.asking() = Some(RoutingTask { task, looked_up });
     }
 
     /// Waits until local knowledge was looked up, if the size of the copy is known, as a small copy
     /// may be over before. This takes no longer than reading a table in memory.
-    pub async fn looked_up(&self, progress: &Progress) {
+    pub async fn looked_up(&self, progress: &TransferProgress) {
         let looked_up = self
             .asking()
             .as_ref()
@@ -156,26 +160,26 @@ impl Routing {
     /// `here` becomes true once local knowledge was looked up.
     async fn ask(
         self: &Arc<Self>,
-        connector: &Remembering,
-        progress: &Progress,
+        connector: &RememberingConnector,
+        progress: &TransferProgress,
         here: &watch::Sender<bool>,
     ) {
         let mut question = self.question.clone();
         if question.bytes.is_none() {
             // Without local knowledge, an answer arrives soonest while the copy does not fill the
             // path yet. It holds if the copy turns out to be large.
-            let early = match self.source.at_once(&question).await.origin {
+            let early = match self.source.choose_locally(&question).await.origin {
                 Origin::Cache { is_old: false, .. } => None,
                 _ => {
                     let (asks, unknown) = (self.clone(), question.clone());
-                    Some(tokio::spawn(
-                        async move { asks.source.asked(&unknown).await },
-                    ))
+                    Some(tokio::spawn(async move {
+                        asks.source.ask_controller(&unknown).await
+                    }))
                 }
             };
-            question.bytes = progress.size(MIN_UNSIZED_BYTES).await;
-            let choice = self.source.at_once(&question).await;
-            self.go_by(choice, &question, connector);
+            question.bytes = progress.total_bytes(MIN_UNSIZED_BYTES).await;
+            let choice = self.source.choose_locally(&question).await;
+            self.use_choice(choice, &question, connector);
             here.send_replace(true);
             if let Some(early) = early {
                 match question
@@ -195,15 +199,15 @@ impl Routing {
             }
         }
         if question.bytes.is_none_or(|bytes| bytes > SMALL_BYTES) {
-            let answer = self.source.asked(&question).await;
+            let answer = self.source.ask_controller(&question).await;
             self.received(answer, &question, connector);
         }
     }
 
     /// Adds the available fallback routes when the direct route does not open in time, or when the
     /// copy stalls. This includes copies that are otherwise too small for other routes.
-    async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
-        let question = Question {
+    async fn fall_back(&self, connector: &RememberingConnector, progress: &TransferProgress) {
+        let question = RouteQuery {
             bytes: None,
             ..self.question.clone()
         };
@@ -216,9 +220,9 @@ impl Routing {
             let Ok(Some(found)) = found else { return };
             let reason = found.to_string();
             // The table may predate the failure, and the controller may be unavailable.
-            let known = self.source.at_once(&question).await;
+            let known = self.source.choose_locally(&question).await;
             self.fall_back_to(known, &reason, &question, connector);
-            match self.source.asked(&question).await {
+            match self.source.ask_controller(&question).await {
                 Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
                 Err(error) => {
                     tracing::info!(%error, "the controller knows no way around the direct route")
@@ -235,18 +239,18 @@ impl Routing {
         &self,
         choice: Choice,
         reason: &str,
-        question: &Question,
-        connector: &Remembering,
+        question: &RouteQuery,
+        connector: &RememberingConnector,
     ) {
-        let choice = choice.falling_back(reason.to_owned());
+        let choice = choice.with_fallbacks_in_use(reason.to_owned());
         if choice.is_direct() {
             return;
         }
         let routes = routes_of(&choice);
-        self.go_by(choice, question, connector);
+        self.use_choice(choice, question, connector);
         let mut said = self.said();
         for route in routes {
-            if said.fallen_back.len() < MAX_FALLEN_BACK && !said.fallen_back.contains(&route) {
+            if said.fallen_back.len() < MAX_FALLBACK_ROUTES && !said.fallen_back.contains(&route) {
                 said.fallen_back.push(route);
             }
         }
@@ -255,27 +259,27 @@ impl Routing {
     fn received(
         &self,
         answer: Result<Choice, NoRoutes>,
-        question: &Question,
-        connector: &Remembering,
+        question: &RouteQuery,
+        connector: &RememberingConnector,
     ) {
         match answer {
-            Ok(choice) => self.go_by(choice, question, connector),
+            Ok(choice) => self.use_choice(choice, question, connector),
             Err(error) => tracing::info!(%error, "the controller chooses no route"),
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
+    fn said(&self) -> MutexGuard<'_, RoutingState> {
         self.said.lock()
     }
 
-    fn asking(&self) -> MutexGuard<'_, Option<Asking>> {
+    fn asking(&self) -> MutexGuard<'_, Option<RoutingTask>> {
         self.asking.lock()
     }
 
-    fn go_by(&self, choice: Choice, question: &Question, connector: &Remembering) {
+    fn use_choice(&self, choice: Choice, question: &RouteQuery, connector: &RememberingConnector) {
         let mut routes = routes_of(&choice);
         tracing::info!(
-            routes = choice.names(),
+            routes = choice.used_names(),
             by = choice.origin.word(),
             "routes are chosen"
         );
@@ -296,7 +300,7 @@ impl Routing {
     }
 
     /// Returns the controller, the directory of its state, and its URL.
-    pub fn controller(&self) -> Option<(Arc<Controller>, PathBuf, String)> {
+    pub fn controller(&self) -> Option<(Arc<ControllerClient>, PathBuf, String)> {
         let (controller, state) = self.source.controller()?;
         let url = self.source.controller_url()?;
         Some((controller.clone(), state.to_owned(), url.to_owned()))
@@ -306,7 +310,7 @@ impl Routing {
 /// Returns the routes that a choice uses.
 fn routes_of(choice: &Choice) -> Vec<Route> {
     choice
-        .used()
+        .used_routes()
         .iter()
         .map(|chosen| chosen.route.clone())
         .collect()
@@ -319,8 +323,8 @@ pub fn question(
     bytes: Option<u64>,
     streams: Option<u32>,
     congestion: Option<&str>,
-) -> Question {
-    Question {
+) -> RouteQuery {
+    RouteQuery {
         destination: server.clone(),
         receives: !push,
         bytes,
@@ -331,7 +335,7 @@ pub fn question(
 }
 
 /// Returns the number of bytes to copy, if all sources are files and no walk is needed.
-pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
+pub fn total_size(sources: &[PathBuf]) -> Option<u64> {
     let mut bytes = 0u64;
     for source in sources {
         let found = std::fs::metadata(source)

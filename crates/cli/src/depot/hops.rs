@@ -7,23 +7,23 @@ use std::time::Duration;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
 use longhaul_depot::{HopEnd, HopReport, Train};
 
-use crate::of_path::{OfPath, limit_of, loss_share, of_probe};
+use crate::of_path::{MeasuredPath, convert_limit, loss_share, probe_measurements};
 
 /// Maximum number of paths in one report; sessions over others are not reported.
 const MAX_PATHS: usize = 1024;
 /// Minimum time for a meaningful rate.
-const MIN_TIME_OF_A_RATE: Duration = Duration::from_millis(500);
+const MIN_RATE_TIME: Duration = Duration::from_millis(500);
 
 /// Sums of one interval.
 #[derive(Debug, Default)]
 pub struct HopSums {
-    paths: BTreeMap<(HopEnd, HopEnd), Sum>,
+    paths: BTreeMap<(HopEnd, HopEnd), PathSum>,
     /// Probe results from other depots, each with its time.
     trains: Vec<(HopReport, Train, u64)>,
 }
 
 #[derive(Debug, Default)]
-struct Sum {
+struct PathSum {
     sessions: u32,
     rtt: Duration,
     rtts: u32,
@@ -48,7 +48,7 @@ impl HopSums {
         if self.paths.len() >= MAX_PATHS && !self.paths.contains_key(&path) {
             return;
         }
-        let (sum, seen) = (self.paths.entry(path).or_default(), &report.seen);
+        let (sum, seen) = (self.paths.entry(path).or_default(), &report.observation);
         sum.sessions = sum.sessions.saturating_add(1);
         if !seen.rtt.is_zero() {
             sum.rtt = sum.rtt.saturating_add(seen.rtt);
@@ -56,9 +56,9 @@ impl HopSums {
         }
         sum.lost = sum.lost.saturating_add(seen.lost);
         sum.segments = sum.segments.saturating_add(seen.segments);
-        if seen.bytes > sum.most.0 && seen.time >= MIN_TIME_OF_A_RATE {
+        if seen.bytes > sum.most.0 && seen.time >= MIN_RATE_TIME {
             sum.most = (seen.bytes, seen.time);
-            sum.limit = seen.tally.chief().map(|(limit, _)| limit);
+            sum.limit = seen.tally.dominant_limit().map(|(limit, _)| limit);
             sum.congestion.clone_from(&seen.congestion);
         }
     }
@@ -73,9 +73,9 @@ impl HopSums {
             HopEnd::At(endpoint) => endpoint.host.to_string(),
         };
         for (report, train, at_ms) in std::mem::take(&mut self.trains) {
-            let rtt = Some(report.seen.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0);
+            let rtt = Some(report.observation.rtt.as_secs_f64()).filter(|rtt| *rtt > 0.0);
             let ends = (name(report.from), name(report.to));
-            found.extend(of_probe(ends, at_ms, rtt, Some(&train), None));
+            found.extend(probe_measurements(ends, at_ms, rtt, Some(&train), None));
         }
         for ((from, to), sum) in std::mem::take(&mut self.paths) {
             let [from, to] = [from, to].map(name);
@@ -85,10 +85,10 @@ impl HopSums {
                 duration_s: (bytes > 0).then_some(time.as_secs_f64()),
                 streams: Some(1),
                 congestion: (!sum.congestion.is_empty()).then(|| sum.congestion.clone()),
-                limit: sum.limit.and_then(limit_of),
+                limit: sum.limit.and_then(convert_limit),
                 transfer: None,
             };
-            let path = OfPath {
+            let path = MeasuredPath {
                 from,
                 to,
                 at_ms,
@@ -110,7 +110,7 @@ impl HopSums {
 #[cfg(test)]
 mod tests {
     use longhaul_control_api::measurements::Limit;
-    use longhaul_depot::HopSeen;
+    use longhaul_depot::HopObservation;
 
     use super::*;
 
@@ -118,13 +118,13 @@ mod tests {
         HopReport {
             from: HopEnd::Here,
             to: HopEnd::At(to.parse().unwrap()),
-            seen: HopSeen {
+            observation: HopObservation {
                 rtt: Duration::from_millis(rtt_ms),
                 bytes,
                 time: Duration::from_secs(1),
                 segments: 1000,
                 lost: 10,
-                ..HopSeen::default()
+                ..HopObservation::default()
             },
             train: None,
         }
@@ -135,7 +135,7 @@ mod tests {
         let mut sums = HopSums::default();
         let train = Train {
             bytes: 1_000_000,
-            took: Duration::from_secs(1),
+            duration: Duration::from_secs(1),
             rate: 50e6,
             still_growing: true,
         };

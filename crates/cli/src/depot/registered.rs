@@ -13,9 +13,9 @@ use clap::Args;
 use longhaul_control_api::map::{DepotAddress, DepotLimits, Registration, Transport};
 use longhaul_control_api::measurements::{Batch, Measurement};
 use longhaul_control_api::probes::{ProbeKind, ProbeResult, ProbeTask};
-use longhaul_control_client::settings::{self, KnownBy, Site};
-use longhaul_control_client::spool::{Entry, Spool};
-use longhaul_control_client::{Controller, ServiceUrl, Settings};
+use longhaul_control_client::settings::{self, ControllerEntry, ControllerTrust};
+use longhaul_control_client::spool::{Spool, SpoolEntry};
+use longhaul_control_client::{ControllerClient, ControllerSettings, ServiceUrl};
 use longhaul_depot::{Activity, HopObserver, ProbeFigures, ProbePlan, probe};
 use longhaul_hop::unix_ms;
 use longhaul_policy::{OwnAddressReader, is_local};
@@ -26,11 +26,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hops::HopSums;
 use crate::cp::routing::reports_dir;
-use crate::of_path::of_probe;
+use crate::of_path::probe_measurements;
 use crate::{controller, home};
 
 /// Validity of a registration, unless the controller sets a shorter one.
-const VALID_FOR: Duration = Duration::from_secs(90);
+const REGISTRATION_VALIDITY: Duration = Duration::from_secs(90);
 /// Bounds of the interval between registrations.
 const MIN_REGISTER_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_REGISTER_INTERVAL: Duration = Duration::from_secs(600);
@@ -73,8 +73,8 @@ pub struct RegisterOptions {
 }
 
 /// A depot's registration with a controller.
-pub struct Registered {
-    controller: Controller,
+pub struct DepotRegistration {
+    controller: ControllerClient,
     key: SigningKey,
     name: String,
     site: Option<String>,
@@ -91,20 +91,24 @@ impl RegisterOptions {
     ///
     /// # Errors
     /// A controller is needed, and none is configured or its key is unknown.
-    pub fn settings(&self) -> Result<Option<Settings>> {
+    pub fn settings(&self) -> Result<Option<ControllerSettings>> {
         let Some(url) = &self.controller else {
-            let kept = || anyhow::Ok(Settings::load(&home::make_dir()?.join(settings::FILE))?);
+            let kept = || {
+                anyhow::Ok(ControllerSettings::load(
+                    &home::make_dir()?.join(settings::FILE_NAME),
+                )?)
+            };
             return match self.register.is_some() {
                 true => kept(),
                 // Its grants lapse without one.
                 false => Ok(kept().unwrap_or_default()),
             };
         };
-        let known = self.controller_key.map(KnownBy::Key);
+        let known = self.controller_key.map(ControllerTrust::Key);
         if known.is_none() && matches!(url, ServiceUrl::Https(_)) {
             bail!("--controller needs --controller-key: the key that longhaul control prints");
         }
-        let site = Site {
+        let site = ControllerEntry {
             url: url.clone(),
             known,
         };
@@ -115,12 +119,12 @@ impl RegisterOptions {
     ///
     /// # Errors
     /// There is no controller, or an option is invalid.
-    pub fn registered(
+    pub fn registration(
         &self,
-        settings: Option<&Settings>,
+        settings: Option<&ControllerSettings>,
         key: &SigningKey,
         limits: DepotLimits,
-    ) -> Result<Option<Registered>> {
+    ) -> Result<Option<DepotRegistration>> {
         let Some(name) = &self.register else {
             return Ok(None);
         };
@@ -132,8 +136,8 @@ impl RegisterOptions {
         let advertise = self.advertise.iter().map(|text| {
             Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
         });
-        Ok(Some(Registered {
-            controller: Controller::new(settings, key)?,
+        Ok(Some(DepotRegistration {
+            controller: ControllerClient::new(settings, key)?,
             key: key.clone(),
             name: name.clone(),
             site: self.site.clone(),
@@ -147,7 +151,7 @@ impl RegisterOptions {
     }
 }
 
-impl Registered {
+impl DepotRegistration {
     /// Returns the observer of hops.
     pub fn observer(&self) -> HopObserver {
         let sums = Arc::clone(&self.sums);
@@ -184,7 +188,7 @@ impl Registered {
             () = self.keep_measuring(&activity) => {}
             () = stopped => {}
         }
-        self.put();
+        self.spool_sums();
         let farewell = async {
             let _ = self.controller.unregister(&self.key.public()).await;
             self.report().await;
@@ -210,7 +214,7 @@ impl Registered {
                 limits: self.limits,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 sent_at: unix_ms() as f64 / 1000.0,
-                valid_for: VALID_FOR,
+                valid_for: REGISTRATION_VALIDITY,
             };
             let answer = self.controller.register(&registration).await;
             let received = answer.is_ok();
@@ -219,13 +223,14 @@ impl Registered {
                     if was_received != Some(true) {
                         tracing::info!(name = registered.name, "registered with the controller");
                     }
-                    Duration::try_from_secs_f64(registered.again_in_s).unwrap_or(VALID_FOR / 3)
+                    Duration::try_from_secs_f64(registered.again_in_s)
+                        .unwrap_or(REGISTRATION_VALIDITY / 3)
                 }
                 Err(error) => {
                     if was_received != Some(false) {
                         tracing::warn!(%error, "not registered with the controller; trying again");
                     }
-                    VALID_FOR / 3
+                    REGISTRATION_VALIDITY / 3
                 }
             };
             was_received = Some(received);
@@ -236,13 +241,13 @@ impl Registered {
     async fn keep_reporting(&self) {
         loop {
             sleep(REPORT_INTERVAL).await;
-            self.put();
+            self.spool_sums();
             self.report().await;
         }
     }
 
     /// Spools the sums until they are reported.
-    fn put(&self) {
+    fn spool_sums(&self) {
         let Some(spool) = &self.spool else { return };
         let seen = {
             let mut sums = self.sums.lock();
@@ -251,7 +256,7 @@ impl Registered {
         };
         for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
             let measurements = part.to_vec();
-            if let Err(error) = spool.put(&Entry::Measurements(Batch { measurements })) {
+            if let Err(error) = spool.put(&SpoolEntry::Measurements(Batch { measurements })) {
                 tracing::warn!(%error, "some hops cannot be reported to the controller");
             }
         }
@@ -370,7 +375,7 @@ fn measurements(figures: &ProbeFigures, me: &str, to: &str, at_ms: u64) -> Vec<M
         .segments
         .filter(|(sent, _)| figures.counts_losses && *sent > 0);
     let loss = segments.map(|(sent, again)| (again as f64 / sent as f64).min(1.0));
-    of_probe(
+    probe_measurements(
         (me.to_owned(), to.to_owned()),
         at_ms,
         rtt,

@@ -12,27 +12,27 @@ use anyhow::Result;
 use longhaul_control_api::grants::{
     GrantInUse as Asked, GrantsInUse as Question, MAX_GRANTS_IN_USE, Renewal,
 };
-use longhaul_control_client::Controller;
-use longhaul_control_client::settings::{KnownBy, Settings};
+use longhaul_control_client::ControllerClient;
+use longhaul_control_client::settings::{ControllerSettings, ControllerTrust};
 use longhaul_depot::{GrantInUse, GrantsInUse};
 use longhaul_proto::text::printable;
-use longhaul_proto::{CircuitGrant, NoGrant, PublicKey, SigningKey};
+use longhaul_proto::{CircuitGrant, InvalidGrant, PublicKey, SigningKey};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Interval between questions. Two rounds and the time for their answers are shorter than the ten
 /// seconds within which a withdrawal is obeyed.
-const INTERVAL: Duration = Duration::from_secs(3);
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(3);
 /// Time limit for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which one of several controllers may not know of a reservation that another has
 /// committed.
-const FOLLOWING_LAG: Duration = Duration::from_millis(1500);
+const FOLLOWER_LAG: Duration = Duration::from_millis(1500);
 /// Minimum interval between questions, whatever grants the depot is shown.
-const MIN_INTERVAL: Duration = Duration::from_millis(250);
+const MIN_RENEWAL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The task that asks about grants.
-pub struct Renewals {
-    controller: Controller,
+pub struct GrantRenewer {
+    controller: ControllerClient,
     /// Issuers whose grants are asked about. `None` if the controller is not known by a key.
     issuers: Option<BTreeSet<PublicKey>>,
     grants: GrantsInUse,
@@ -43,18 +43,22 @@ pub struct Renewals {
     problem: Option<String>,
 }
 
-impl Renewals {
+impl GrantRenewer {
     /// Creates the task for the controller in `settings`, which authenticates with the depot's key.
     ///
     /// # Errors
     /// The certificates of authorities cannot be read.
-    pub fn new(settings: &Settings, key: &SigningKey, grants: GrantsInUse) -> Result<Self> {
+    pub fn new(
+        settings: &ControllerSettings,
+        key: &SigningKey,
+        grants: GrantsInUse,
+    ) -> Result<Self> {
         let keys = settings.sites().map(|site| match &site.known {
-            Some(KnownBy::Key(key)) => Some(*key),
+            Some(ControllerTrust::Key(key)) => Some(*key),
             _ => None,
         });
         Ok(Self {
-            controller: Controller::new(settings, key)?.within(ANSWER_TIMEOUT),
+            controller: ControllerClient::new(settings, key)?.with_timeout(ANSWER_TIMEOUT),
             issuers: keys.collect(),
             grants,
             is_one_of_several: settings.sites().count() > 1,
@@ -68,17 +72,17 @@ impl Renewals {
         loop {
             let in_use = self.in_use();
             if in_use.is_empty() {
-                self.grants.unasked().await;
+                self.grants.wait_unqueried().await;
                 continue;
             }
             self.ask(&in_use).await;
-            sleep(MIN_INTERVAL).await;
+            sleep(MIN_RENEWAL_INTERVAL).await;
             // A second answer is due soon.
             let pause = match self.suspects.is_empty() {
-                true => INTERVAL,
-                false => FOLLOWING_LAG,
+                true => RENEWAL_INTERVAL,
+                false => FOLLOWER_LAG,
             };
-            let _ = timeout(pause - MIN_INTERVAL, self.grants.unasked()).await;
+            let _ = timeout(pause - MIN_RENEWAL_INTERVAL, self.grants.wait_unqueried()).await;
         }
     }
 
@@ -144,7 +148,7 @@ impl Renewals {
     /// The renewal is invalid, for the reason given.
     fn renew(&mut self, grant: &GrantInUse, text: &str) -> Result<(), String> {
         self.suspects.remove(grant);
-        let renewed: CircuitGrant = text.parse().map_err(|no: NoGrant| no.to_string())?;
+        let renewed: CircuitGrant = text.parse().map_err(|no: InvalidGrant| no.to_string())?;
         if renewed.issuer != grant.issuer {
             return Err("another controller renews a grant of this name".to_owned());
         }
@@ -160,7 +164,7 @@ impl Renewals {
                 .suspects
                 .entry(grant.clone())
                 .or_insert_with(Instant::now);
-            if suspected.elapsed() < FOLLOWING_LAG {
+            if suspected.elapsed() < FOLLOWER_LAG {
                 return;
             }
         }

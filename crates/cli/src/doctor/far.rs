@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use longhaul_doctor::{Clocks, Facts, Server, ask};
-use longhaul_hop::{EventLog, Payer, SharedPlaces};
-use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, Service, Session};
+use longhaul_doctor::{Clocks, Facts, FactsServer, ask};
+use longhaul_hop::{EventLog, Payer, SharedPermits};
+use longhaul_session::{ConnectOptions, Endpoint, PublicKey, Route, ServiceName, Session};
 use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 
 use super::Doctor;
@@ -23,22 +23,25 @@ impl Doctor {
     /// Returns the facts of the machine there, and the comparison of its clock.
     pub(super) async fn ask(&self, server: &Endpoint) -> Result<(Facts, Clocks)> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
-        let wanted = trust::Wanted {
+        let wanted = trust::HostKeyOptions {
             key: self.host_key,
             accept_new: self.accept_new,
         };
         let mut options = ConnectOptions::new(
-            Service::DOCTOR,
+            ServiceName::DOCTOR,
             Route::direct(),
             server.clone(),
             identity,
-            trust::nobody(),
+            trust::trust_nobody(),
         );
         let first = trust::settle(&wanted, &mut options).await?;
-        let connector = trust::Remembering::new(SessionConnector::new(options, vec![]), first);
+        let connector =
+            trust::RememberingConnector::new(SessionConnector::new(options, vec![]), first);
         let connected = connector.connect(0).await;
         let mut session = connected.map_err(|error| match connector.unknown_server() {
-            Some(found) => anyhow!(Error::Unauthorised(trust::unknown(server, found))),
+            Some(found) => anyhow!(Error::Unauthorised(trust::unknown_server_advice(
+                server, found
+            ))),
             None => {
                 let text = error.message.clone();
                 anyhow!(error.into_error(text))
@@ -49,22 +52,22 @@ impl Doctor {
 }
 
 /// The server's side: reports this machine's facts to keys with any read grant.
-pub struct Answering {
+pub struct FactsService {
     grants: Arc<GrantsInForce>,
-    server: Server,
-    places: Arc<SharedPlaces<PublicKey>>,
-    sessions: Arc<SharedPlaces<PublicKey>>,
+    server: FactsServer,
+    places: Arc<SharedPermits<PublicKey>>,
+    sessions: Arc<SharedPermits<PublicKey>>,
     events: Arc<EventLog>,
 }
 
-impl Answering {
+impl FactsService {
     /// Creates it for keys that `grants` let read. `events` bounds what is logged.
     pub fn new(grants: Arc<GrantsInForce>, events: Arc<EventLog>) -> Self {
         Self {
             grants,
-            server: Server::default(),
-            places: SharedPlaces::new(MAX_ANSWERED),
-            sessions: SharedPlaces::new(MAX_SESSIONS),
+            server: FactsServer::default(),
+            places: SharedPermits::new(MAX_ANSWERED),
+            sessions: SharedPermits::new(MAX_SESSIONS),
             events,
         }
     }
@@ -78,7 +81,7 @@ impl Answering {
         };
         let denied = format!("the server lets key {key} read nothing; ask its operator");
         let place = self.places.take(key);
-        let refusal = match (&place, self.grants.now().reads(&key)) {
+        let refusal = match (&place, self.grants.current().may_read(&key)) {
             (_, false) => Some(denied.as_str()),
             (Err(_), true) => Some("it answers as many as it can; try again later"),
             (Ok(_), true) => None,

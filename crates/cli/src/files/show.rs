@@ -3,7 +3,7 @@
 use longhaul_proto::text::printable;
 use longhaul_transfer::TEMP_PREFIX;
 use longhaul_transfer::files::message::{
-    Entry, EntryKind, FilesFailure, FoundLeftover, LeftoverOutcome, LeftoverUsage, PathBytes,
+    EntryKind, FilesFailure, FoundLeftover, LeftoverOutcome, LeftoverUsage, ListingEntry, PathBytes,
 };
 use quantities::{ByteCount, Time};
 use serde_json::json;
@@ -12,7 +12,7 @@ use crate::place::Location;
 
 /// Options for showing entries.
 #[derive(Clone, Copy)]
-pub struct Show {
+pub struct EntryFormat {
     /// Print JSON, one object per line.
     pub json: bool,
     /// Show permissions, size and time.
@@ -21,14 +21,14 @@ pub struct Show {
     pub all: bool,
 }
 
-impl Show {
+impl EntryFormat {
     /// Returns true if a list shows `entry`.
-    pub fn lists(self, entry: &Entry) -> bool {
+    pub fn includes(self, entry: &ListingEntry) -> bool {
         self.all || !entry.name.0.starts_with(TEMP_PREFIX.as_bytes())
     }
 
     /// Formats the line of an entry.
-    pub fn line(self, entry: &Entry) -> String {
+    pub fn line(self, entry: &ListingEntry) -> String {
         let name = printable(&entry.name.0);
         let target = entry.target.as_ref().map(|target| printable(&target.0));
         let modified = jiff::Timestamp::from_second(entry.modified).ok();
@@ -93,7 +93,7 @@ pub fn leftover(
         .to_string();
     }
     let name = leftover.target.as_ref().or(leftover.names.first());
-    let place = location.shown(&beneath(directory, name.map_or(&[], |name| &name.0)));
+    let place = location.shown(&join(directory, name.map_or(&[], |name| &name.0)));
     let what = match (leftover.outcome, leftover.usage, leftover.size) {
         (LeftoverOutcome::Removed, ..) => "removed".to_owned(),
         (LeftoverOutcome::Failed, ..) => "could not be removed".to_owned(),
@@ -114,7 +114,7 @@ pub fn leftover(
 }
 
 /// Joins `directory` and `name`.
-pub fn beneath(directory: &PathBytes, name: &[u8]) -> PathBytes {
+pub fn join(directory: &PathBytes, name: &[u8]) -> PathBytes {
     match directory.0.last() {
         None | Some(b'/') => PathBytes([&directory.0, name].concat()),
         Some(_) => PathBytes([&directory.0[..], b"/", name].concat()),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn entries_with_any_name_are_one_line() {
-        let entry = Entry {
+        let entry = ListingEntry {
             name: PathBytes(b"a\nb\x1b".to_vec()),
             kind: EntryKind::Symlink,
             size: 3,
@@ -136,7 +136,7 @@ mod tests {
             target: Some(PathBytes(b"there".to_vec())),
         };
         for (json, long) in [(false, false), (false, true), (true, false)] {
-            let line = Show {
+            let line = EntryFormat {
                 json,
                 long,
                 all: false,
@@ -145,7 +145,7 @@ mod tests {
             assert!(!line.contains(['\n', '\x1b']), "{line}");
             assert_eq!(line.contains("there"), json || long, "{line}");
         }
-        let line = Show {
+        let line = EntryFormat {
             json: true,
             long: false,
             all: false,

@@ -106,8 +106,8 @@ pub fn row(job: &Job) -> String {
             };
             format!(
                 "{}{more} -> {}",
-                listed(first),
-                listed(&job.request.destination)
+                shorten(first),
+                shorten(&job.request.destination)
             )
         }
     };
@@ -126,7 +126,7 @@ pub fn row(job: &Job) -> String {
 }
 
 /// Shortens a path from its beginning, as the end says most.
-fn listed(path: &str) -> String {
+fn shorten(path: &str) -> String {
     let shown = printable(path.as_bytes());
     let chars = shown.chars().count();
     match chars > MAX_LISTED_CHARS {
@@ -160,7 +160,7 @@ fn progress(come: &Progress) -> String {
 }
 
 /// Formats a job in several lines.
-pub fn whole(job: &Job) -> String {
+pub fn details(job: &Job) -> String {
     let mut lines = vec![state(job)];
     let mut add = |name: &str, value: String| {
         lines.push(format!("  {name:<9}  {}", printable(value.as_bytes())))
@@ -217,7 +217,7 @@ fn to_the_second(moment: &str) -> String {
 }
 
 /// Display of a job that is followed.
-pub struct Following {
+pub struct JobDisplay {
     json: bool,
     /// If true, progress overwrites the previous line.
     in_place: bool,
@@ -225,7 +225,7 @@ pub struct Following {
     written: Cell<bool>,
 }
 
-impl Following {
+impl JobDisplay {
     /// Creates a display that prints JSON lines, or text for people.
     pub fn new(json: bool) -> Self {
         Self {
@@ -238,7 +238,7 @@ impl Following {
     /// Shows a changed job.
     pub fn job(&self, job: &Job) -> Result<()> {
         if self.json {
-            answer::line(serde_json::to_string(job)?);
+            answer::write_line(serde_json::to_string(job)?);
             return Ok(());
         }
         self.end();
@@ -251,7 +251,7 @@ impl Following {
         {
             line.push_str(&format!(", {}", ByteCount::nearest(come.bytes as f64)));
         }
-        answer::line(line);
+        answer::write_line(line);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ impl Following {
             return Ok(());
         }
         if self.json {
-            answer::line(data);
+            answer::write_line(data);
         } else if self.in_place {
             longhaul_output::print(&format!("\r\x1b[K{}", progress(&come.progress)));
             self.written.set(true);
@@ -273,7 +273,7 @@ impl Following {
     /// Ends the progress line, so that it is not overwritten.
     pub fn end(&self) {
         if self.written.replace(false) {
-            answer::line("");
+            answer::write_line("");
         }
     }
 }

@@ -23,7 +23,7 @@ pub const MAX_FIELD_BYTES: usize = 1024;
 const MAX_BURST_LINES: u32 = 1024;
 const LINES_PER_SECOND: u32 = 100;
 /// Marks the end of a truncated line.
-const CUT: &str = "...\n";
+const TRUNCATION_MARK: &str = "...\n";
 
 /// Maker of writers that add the bounds to those of `make`.
 pub struct Bounded<F> {
@@ -87,7 +87,7 @@ impl<W: Write> Write for BoundedLine<W> {
             0 => String::new(),
             left_out => format!(" (and {left_out} more like it, left out)\n"),
         };
-        let room = MAX_LINE_BYTES - note.len().max(CUT.len());
+        let room = MAX_LINE_BYTES - note.len().max(TRUNCATION_MARK.len());
         let text = String::from_utf8_lossy(line);
         match (text.len() <= room, text.strip_suffix('\n')) {
             (true, _) if note.is_empty() => out.write_all(line)?,
@@ -95,7 +95,11 @@ impl<W: Write> Write for BoundedLine<W> {
                 out.write_all(format!("{}{note}", whole.unwrap_or(&text)).as_bytes())?
             }
             (false, _) => {
-                let end = if note.is_empty() { CUT } else { &note };
+                let end = if note.is_empty() {
+                    TRUNCATION_MARK
+                } else {
+                    &note
+                };
                 let cut = text
                     .get(..text.floor_char_boundary(room))
                     .unwrap_or_default();

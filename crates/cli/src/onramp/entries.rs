@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use longhaul_onramp::{Forward, Guests, Login, OnrampConfig, Wish};
+use longhaul_onramp::{Forward, GuestPolicy, OnrampConfig, ProxyLogin, SessionWish};
 use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use quantities::{ByteCount, Rate, Time};
@@ -15,7 +15,7 @@ use super::{default_config, default_socket};
 use crate::home;
 
 /// Maximum bytes of a purpose that fits into an OPEN.
-const MAX_PURPOSE: usize = 64;
+const MAX_PURPOSE_BYTES: usize = 64;
 const FORWARD: &str = "LISTEN=HOST:PORT[,purpose=TEXT][,size=SIZE][,rate=RATE][,duration=TIME]";
 
 /// Entries and their settings.
@@ -95,7 +95,7 @@ impl Entries {
         config.redirect.clone_from(&self.redirect);
         config.tproxy.clone_from(&self.tproxy);
         config.metrics = self.metrics;
-        config.guests = Guests {
+        config.guests = GuestPolicy {
             login: self.login.as_deref().map(login).transpose()?,
             networks: self.allow_from.clone(),
         };
@@ -122,7 +122,10 @@ impl Entries {
                 push(
                     option,
                     text.with_context(|| {
-                        format!("{}: a unit can't name such a file", home::shown(file))
+                        format!(
+                            "{}: a unit can't name such a file",
+                            home::display_path(file)
+                        )
                     })?,
                 );
             }
@@ -181,14 +184,14 @@ fn forward(text: &str) -> Result<Forward, String> {
     let to: Endpoint = to
         .parse()
         .map_err(|error: longhaul_proto::EndpointError| error.to_string())?;
-    let mut wish = Wish::default();
+    let mut wish = SessionWish::default();
     for part in parts {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         match name {
-            "purpose" if !value.is_empty() && value.len() <= MAX_PURPOSE => {
+            "purpose" if !value.is_empty() && value.len() <= MAX_PURPOSE_BYTES => {
                 wish.purpose = Some(value.to_owned())
             }
-            "purpose" => return Err(format!("purpose: write 1 to {MAX_PURPOSE} bytes")),
+            "purpose" => return Err(format!("purpose: write 1 to {MAX_PURPOSE_BYTES} bytes")),
             "size" => {
                 wish.size = Some(
                     value
@@ -223,7 +226,7 @@ fn forward(text: &str) -> Result<Forward, String> {
 
 fn forward_text(forward: &Forward) -> String {
     let mut text = format!("{}={}", forward.listen, forward.to);
-    let Wish {
+    let SessionWish {
         purpose,
         size,
         rate,
@@ -242,9 +245,9 @@ fn forward_text(forward: &Forward) -> String {
 }
 
 /// Reads the user and password from a file that nobody else may read.
-fn login(file: &Path) -> Result<Login> {
+fn login(file: &Path) -> Result<ProxyLogin> {
     use std::os::unix::fs::MetadataExt;
-    let shown = home::shown(file);
+    let shown = home::display_path(file);
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let mode = std::fs::metadata(file)
         .with_context(|| format!("cannot read {shown}"))?
@@ -256,7 +259,7 @@ fn login(file: &Path) -> Result<Login> {
     }
     let line = text.lines().next().unwrap_or_default();
     match line.split_once(':') {
-        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(Login {
+        Some((user, password)) if !user.is_empty() && !password.is_empty() => Ok(ProxyLogin {
             user: user.to_owned(),
             password: password.to_owned(),
         }),

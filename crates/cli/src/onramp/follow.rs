@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
-use longhaul_config::routes::controllers::without_trust;
+use longhaul_config::routes::controllers::without_trusted_settings;
 use longhaul_config::routes::{RouteTable, SessionEnd};
-use longhaul_control_client::settings::{self, Settings};
-use longhaul_control_client::{ClientError, Controller};
+use longhaul_control_client::settings::{self, ControllerSettings};
+use longhaul_control_client::{ClientError, ControllerClient};
 use longhaul_session::{Identity, KnownHosts};
 use tokio::time::sleep;
 
@@ -26,19 +26,19 @@ const FILE: &str = "control/routes.toml";
 
 /// Maintainer of a file of the controller's rules.
 pub struct Follower {
-    controller: Controller,
+    controller: ControllerClient,
     file: PathBuf,
     known_hosts: PathBuf,
 }
 
 /// Reasons why there are no new rules.
 #[derive(Debug, thiserror::Error)]
-enum NotFetched {
+enum FetchError {
     #[error(transparent)]
     Asked(#[from] ClientError),
     #[error("the controller's rules can't be used: {0}")]
     Rules(#[from] longhaul_config::routes::RoutesError),
-    #[error("{}: {error}", home::shown(.file))]
+    #[error("{}: {error}", home::display_path(.file))]
     File {
         file: PathBuf,
         error: std::io::Error,
@@ -51,8 +51,8 @@ impl Follower {
     /// # Errors
     /// No controller is configured, or there is no directory for the file.
     pub fn new(identity: &Identity) -> Result<Self> {
-        let known = home::make_dir()?.join(settings::FILE);
-        let settings = Settings::load(&known)?.ok_or_else(|| {
+        let known = home::make_dir()?.join(settings::FILE_NAME);
+        let settings = ControllerSettings::load(&known)?.ok_or_else(|| {
             anyhow!("no controller is asked: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
@@ -62,12 +62,12 @@ impl Follower {
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
             std::fs::create_dir_all(dir)
-                .with_context(|| format!("cannot make {}", home::shown(dir)))?;
+                .with_context(|| format!("cannot make {}", home::display_path(dir)))?;
         }
         Ok(Self {
-            controller: Controller::new(&settings, identity.signing_key())?,
+            controller: ControllerClient::new(&settings, identity.signing_key())?,
             file,
-            known_hosts: home::known_hosts()?,
+            known_hosts: home::known_hosts_file()?,
         })
     }
 
@@ -79,14 +79,14 @@ impl Follower {
     /// Fetches the rules regularly.
     pub async fn run(self) -> std::convert::Infallible {
         loop {
-            self.step().await;
+            self.fetch_once().await;
             sleep(FETCH_INTERVAL).await;
         }
     }
 
     /// Fetches once. While the controller does not answer, nothing changes until its last rules are
     /// too old.
-    pub async fn step(&self) {
+    pub async fn fetch_once(&self) {
         let Err(error) = self.fetch().await else {
             return;
         };
@@ -102,13 +102,15 @@ impl Follower {
         }
     }
 
-    async fn fetch(&self) -> Result<(), NotFetched> {
-        let text = without_trust(&self.controller.routes_file().await?)?;
+    async fn fetch(&self) -> Result<(), FetchError> {
+        let text = without_trusted_settings(&self.controller.routes_file().await?)?;
         let is_new = age(&self.file).is_none_or(|age| age > RENEWAL_INTERVAL);
         if is_new || std::fs::read(&self.file).ok().as_deref() != Some(text.as_bytes()) {
-            settings::replace(&self.file, text.as_bytes()).map_err(|error| NotFetched::File {
-                file: self.file.clone(),
-                error,
+            settings::replace_file(&self.file, text.as_bytes()).map_err(|error| {
+                FetchError::File {
+                    file: self.file.clone(),
+                    error,
+                }
             })?;
             self.report_unknown(&RouteTable::parse(&text, &self.file)?);
         }

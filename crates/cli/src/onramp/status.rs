@@ -9,7 +9,7 @@ use longhaul_proto::text::printable;
 use quantities::{ByteCount, Time};
 use serde_json::Value;
 
-use super::asked_socket;
+use super::configured_socket;
 use crate::exit::Exit;
 use crate::{answer, home};
 
@@ -30,17 +30,17 @@ impl StatusCommand {
     pub fn run(&self) -> Result<Exit> {
         let path = match &self.socket {
             Some(path) => path.clone(),
-            None => asked_socket()?,
+            None => configured_socket()?,
         };
-        let text = longhaul_onramp::status(&path)
-            .with_context(|| format!("no on-ramp answers at {}", home::shown(&path)))?;
+        let text = longhaul_onramp::request_status(&path)
+            .with_context(|| format!("no on-ramp answers at {}", home::display_path(&path)))?;
         if self.json {
-            answer::line(text);
+            answer::write_line(text);
             return Ok(Exit::Success);
         }
         let status: Value = serde_json::from_str(&text)
             .context("the on-ramp does not say: it is of another release, or it is none")?;
-        answer::lines(lines(&status).into_iter());
+        answer::write_lines(lines(&status).into_iter());
         Ok(Exit::Success)
     }
 }

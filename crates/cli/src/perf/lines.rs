@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use longhaul_perf::{
-    Interval, Outcome, StreamInterval, Test, record::Attempt, report::Sum, wire::Direction,
+    MeasuredInterval, MeasurementOutcome, StreamInterval, TestParameters, record::RecordAttempt,
+    report::DirectionTotals, wire::FlowDirection,
 };
 
 use quantities::{ByteCount, Rate, Time};
@@ -11,9 +12,9 @@ use quantities::{ByteCount, Rate, Time};
 use crate::answer;
 
 /// Prints the streams of one interval, and their sum if there are several.
-pub(super) fn interval(interval: &Interval, header: bool) {
+pub(super) fn interval(interval: &MeasuredInterval, header: bool) {
     if header {
-        answer::line(
+        answer::write_line(
             "[  ID] interval           moved        rate             retr  window      rtt         \
              limit",
         );
@@ -34,7 +35,7 @@ pub(super) fn interval(interval: &Interval, header: bool) {
     }
 }
 
-fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
+fn line(interval: &MeasuredInterval, name: &dyn Display, streams: &[StreamInterval]) {
     let time = Time(interval.end.saturating_sub(interval.start));
     let bytes: u64 = streams.iter().map(|stream| stream.bytes).sum();
     let sends = streams.iter().any(|stream| stream.sends);
@@ -50,13 +51,13 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
     let rtt = sender.map(|info| Time(info.rtt).to_string());
     let limit = one
         .and_then(|one| one.verdict)
-        .map(|verdict| verdict.limit.word());
+        .map(|verdict| verdict.limit.as_str());
     let text = format!(
         "[{name:>4}] {:>7.2}-{:<7.2} s  {:<11}  {:<15}  {:>4}  {:<10}  {:<10}  {}{}",
         interval.start.as_secs_f64(),
         interval.end.as_secs_f64(),
         ByteCount(bytes).to_string(),
-        Rate::of(ByteCount(bytes), time).to_string(),
+        Rate::from_bytes_in(ByteCount(bytes), time).to_string(),
         if sends {
             retransmits.to_string()
         } else {
@@ -67,26 +68,29 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
         limit.unwrap_or_default(),
         if interval.omitted { " (omitted)" } else { "" },
     );
-    answer::line(text.trim_end());
+    answer::write_line(text.trim_end());
 }
 
 /// Prints both ends' counts.
-pub(super) fn end(outcome: &Outcome, test: &Test) {
+pub(super) fn end(outcome: &MeasurementOutcome, test: &TestParameters) {
     let directions: &[(bool, &str)] = match test.direction {
-        Direction::Forward => &[(true, "")],
-        Direction::Reverse => &[(false, "")],
-        Direction::Both => &[(true, " to the server"), (false, " from the server")],
+        FlowDirection::Forward => &[(true, "")],
+        FlowDirection::Reverse => &[(false, "")],
+        FlowDirection::Both => &[(true, " to the server"), (false, " from the server")],
     };
     for &(sends, way) in directions {
-        let (sent, received) = (Sum::sent(outcome, sends), Sum::received(outcome, sends));
-        answer::line(format_args!(
+        let (sent, received) = (
+            DirectionTotals::sent(outcome, sends),
+            DirectionTotals::received(outcome, sends),
+        );
+        answer::write_line(format_args!(
             "sent{way}      {}, {} retransmissions",
             moved(&sent),
             sent.retransmits
         ));
-        answer::line(format_args!("received{way}  {}", moved(&received)));
+        answer::write_line(format_args!("received{way}  {}", moved(&received)));
     }
-    answer::line(format_args!(
+    answer::write_line(format_args!(
         "processor  here {:.0} %, there {:.0} % of one; congestion control here {}, there {}",
         outcome.local.cpu.total,
         outcome.remote.cpu.total,
@@ -96,19 +100,19 @@ pub(super) fn end(outcome: &Outcome, test: &Test) {
 }
 
 /// Prints the result in the contest's unit, and its rules.
-pub(super) fn record(attempt: &Attempt) {
+pub(super) fn record(attempt: &RecordAttempt) {
     let broken: Vec<_> = attempt.broken.iter().map(ToString::to_string).collect();
     let judgement = match broken.is_empty() {
         true => "valid by the Land Speed Record's rules of size, distance and hops".to_owned(),
         false => format!("not valid for the Land Speed Record: {}", broken.join("; ")),
     };
-    answer::line(format_args!(
+    answer::write_line(format_args!(
         "record     {:.0} terabit-metres per second, {judgement}",
         attempt.terabit_metres_per_second
     ));
 }
 
-fn moved(sum: &Sum) -> String {
+fn moved(sum: &DirectionTotals) -> String {
     let (bytes, time) = (ByteCount(sum.bytes), Time::from_seconds(sum.seconds));
-    format!("{bytes} in {time}, {}", Rate::of(bytes, time))
+    format!("{bytes} in {time}, {}", Rate::from_bytes_in(bytes, time))
 }

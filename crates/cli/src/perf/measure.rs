@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use anyhow::{Result, anyhow, bail};
 use longhaul_output::message;
 use longhaul_perf::{
-    Error, Interval, Outcome, Test,
-    record::{Attempt, Course},
-    report::{self, Setting, Sum},
-    wire::{Direction, Length, Protection},
+    Error, MeasuredInterval, MeasurementOutcome, TestParameters,
+    record::{Course, RecordAttempt},
+    report::{self, DirectionTotals, ReportContext},
+    wire::{FlowDirection, Length, Protection},
 };
 use longhaul_proto::text::printable;
-use longhaul_session::{ConnectOptions, Endpoint, Service};
+use longhaul_session::{ConnectOptions, Endpoint, ServiceName};
 use quantities::Time;
 use serde_json::{Map, Value};
 
@@ -20,7 +20,7 @@ use super::{Perf, lines};
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
-use crate::trust::FirstUse;
+use crate::trust::PendingHostKey;
 use crate::{answer, failure, home, logging, trust};
 
 /// Measures the path to `server`.
@@ -40,7 +40,7 @@ pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
     exit
 }
 
-fn test(perf: &Perf) -> Result<Test> {
+fn test(perf: &Perf) -> Result<TestParameters> {
     let asked = &perf.measure;
     let millis = |time: Time| u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX);
     let length = match asked.bytes {
@@ -50,12 +50,12 @@ fn test(perf: &Perf) -> Result<Test> {
     if length == Length::Milliseconds(0) || millis(asked.interval) < 10 {
         bail!("measure for a millisecond or more, and report every 10 ms at most");
     }
-    Ok(Test {
+    Ok(TestParameters {
         streams: asked.parallel,
         direction: match (asked.both, asked.reverse) {
-            (true, _) => Direction::Both,
-            (false, true) => Direction::Reverse,
-            (false, false) => Direction::Forward,
+            (true, _) => FlowDirection::Both,
+            (false, true) => FlowDirection::Reverse,
+            (false, false) => FlowDirection::Forward,
         },
         length,
         omit: asked.omit.map(|omit| omit.0).unwrap_or_default(),
@@ -82,7 +82,7 @@ fn course(perf: &Perf) -> Result<Option<Course>> {
 async fn measure(
     perf: &Perf,
     server: &Endpoint,
-    test: Test,
+    test: TestParameters,
     course: Option<Course>,
 ) -> Result<Exit> {
     let mut stop_signals = StopSignals::take_with_hangup()?;
@@ -93,7 +93,7 @@ async fn measure(
              counts are protected"
         );
     }
-    let mut setting = Setting {
+    let mut setting = ReportContext {
         host: server.host.to_string(),
         port: server.port,
         route: perf.measure.route.to_string(),
@@ -103,9 +103,9 @@ async fn measure(
     };
     let mut intervals = Vec::new();
     let mut header = true;
-    let mut reported = |interval: &Interval| {
+    let mut reported = |interval: &MeasuredInterval| {
         if perf.json {
-            intervals.push(report::interval(interval));
+            intervals.push(report::interval_json(interval));
         } else {
             lines::interval(interval, std::mem::take(&mut header));
         }
@@ -115,7 +115,7 @@ async fn measure(
         &test,
         |connections| {
             // Every session is established.
-            first.proved();
+            first.remember_key();
             setting.connections = connections.to_vec();
         },
         &mut reported,
@@ -125,13 +125,13 @@ async fn measure(
         () = stop_signals.received() => return Ok(Exit::Interrupted),
     };
     let attempt = course.zip(result.as_ref().ok()).map(|(course, outcome)| {
-        let forward = test.direction != Direction::Reverse;
-        let (bytes, rate) = Sum::received(outcome, forward).for_record();
-        Attempt::judge(bytes, rate, course)
+        let forward = test.direction != FlowDirection::Reverse;
+        let (bytes, rate) = DirectionTotals::received(outcome, forward).for_record();
+        RecordAttempt::judge(bytes, rate, course)
     });
     if perf.json {
         let whole = whole(&setting, intervals, result.as_ref(), attempt.as_ref());
-        answer::line(serde_json::to_string(&whole)?);
+        answer::write_line(serde_json::to_string(&whole)?);
     }
     let outcome = result?;
     if !perf.json {
@@ -145,28 +145,28 @@ async fn measure(
 
 /// Returns the complete result in iperf3's form. With an `error`, it has no `end`.
 fn whole(
-    setting: &Setting,
+    setting: &ReportContext,
     intervals: Vec<Value>,
-    result: Result<&Outcome, &anyhow::Error>,
-    attempt: Option<&Attempt>,
+    result: Result<&MeasurementOutcome, &anyhow::Error>,
+    attempt: Option<&RecordAttempt>,
 ) -> Map<String, Value> {
     let mut object = Map::new();
-    object.insert("start".into(), report::start(setting));
+    object.insert("start".into(), report::start_json(setting));
     object.insert("intervals".into(), intervals.into());
     match result {
-        Ok(outcome) => object.insert("end".into(), report::end(setting, outcome)),
+        Ok(outcome) => object.insert("end".into(), report::end_json(setting, outcome)),
         Err(error) => object.insert(
             "error".into(),
-            printable(failure::line(error).as_bytes()).into(),
+            printable(failure::format_line(error).as_bytes()).into(),
         ),
     };
-    object.insert("longhaul".into(), report::longhaul(setting, attempt));
+    object.insert("longhaul".into(), report::longhaul_json(setting, attempt));
     object
 }
 
-async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, FirstUse)> {
+async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, PendingHostKey)> {
     let identity = Arc::new(home::identity(perf.identity.as_deref())?);
-    let wanted = trust::Wanted {
+    let wanted = trust::HostKeyOptions {
         key: perf.measure.host_key,
         accept_new: perf.measure.accept_new,
     };
@@ -174,11 +174,11 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
         congestion: perf.congestion.clone(),
         grant: perf.measure.grant.clone().map(Box::new),
         ..ConnectOptions::new(
-            Service::PERF,
+            ServiceName::PERF,
             perf.measure.route.clone(),
             server.clone(),
             identity,
-            trust::nobody(),
+            trust::trust_nobody(),
         )
     };
     let first = trust::settle(&wanted, &mut options).await?;
@@ -189,7 +189,7 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
 fn advise(error: Error, server: &Endpoint) -> anyhow::Error {
     match &error {
         Error::Connect(longhaul_session::Error::UnknownServer { found, .. }) => {
-            let advice = trust::unknown(server, *found);
+            let advice = trust::unknown_server_advice(server, *found);
             anyhow!(error).context(advice)
         }
         _ => anyhow!(error),

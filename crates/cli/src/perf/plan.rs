@@ -1,19 +1,21 @@
 //! `longhaul perf --plan`: the paper's manual calculation, as a table.
 
 use anyhow::{Result, bail};
-use longhaul_perf::plan::{Depots, HeldBy, MOST_HOPS, MOST_STREAMS, Plan, Remedy, Target};
+use longhaul_perf::plan::{
+    DepotPlan, MAX_ROUTE_HOPS, MAX_SUGGESTED_STREAMS, PathPlan, PlanTarget, Remedy, StreamLimit,
+};
 use quantities::{ByteCount, Probability, Rate, Time};
 
 use crate::answer;
 use crate::exit::Exit;
 
-impl super::Plan {
+impl super::PerfPlanOptions {
     /// Calculates and prints the plan.
     pub(super) fn print(&self, json: bool) -> Result<Exit> {
         let (Some(rate), Some(rtt)) = (self.rate, self.rtt) else {
             bail!("a plan needs --rate and --rtt");
         };
-        let target = Target {
+        let target = PlanTarget {
             rate,
             rtt,
             mtu: self.mtu,
@@ -23,7 +25,7 @@ impl super::Plan {
         };
         let plan = target.plan();
         if json {
-            answer::line(serde_json::to_string(&plan)?);
+            answer::write_line(serde_json::to_string(&plan)?);
         } else {
             lines(&target, &plan);
         }
@@ -31,8 +33,8 @@ impl super::Plan {
     }
 }
 
-fn lines(target: &Target, plan: &Plan) {
-    let row = |name: &str, value: String| answer::line(format_args!("{name:<34}{value}"));
+fn lines(target: &PlanTarget, plan: &PathPlan) {
+    let row = |name: &str, value: String| answer::write_line(format_args!("{name:<34}{value}"));
     row(
         "target",
         format!(
@@ -69,8 +71,8 @@ fn lines(target: &Target, plan: &Plan) {
         return;
     };
     let why = match held_by {
-        HeldBy::Window => "held by the hosts' window",
-        HeldBy::Loss => "held by loss",
+        StreamLimit::Window => "held by the hosts' window",
+        StreamLimit::Loss => "held by loss",
     };
     row(
         "one stream",
@@ -81,22 +83,22 @@ fn lines(target: &Target, plan: &Plan) {
     }
 }
 
-fn remedies(target: &Target, remedy: &Remedy, row: &impl Fn(&str, String)) {
+fn remedies(target: &PlanTarget, remedy: &Remedy, row: &impl Fn(&str, String)) {
     row(
         "streams that reach it",
         remedy.streams.map_or_else(
-            || format!("more than {MOST_STREAMS}"),
+            || format!("more than {MAX_SUGGESTED_STREAMS}"),
             |streams| streams.to_string(),
         ),
     );
-    let depots = |depots: &Option<Depots>| match depots {
+    let depots = |depots: &Option<DepotPlan>| match depots {
         Some(found) => format!(
             "{}, a hop every {} (about {:.0} km of fibre)",
             found.depots,
             Time::from_seconds(found.hop_rtt_s),
             found.hop_km
         ),
-        None => format!("more than a route holds ({})", MOST_HOPS - 1),
+        None => format!("more than a route holds ({})", MAX_ROUTE_HOPS - 1),
     };
     if target.loss.is_some() {
         row("or depots, loss spread evenly", depots(&remedy.depots));

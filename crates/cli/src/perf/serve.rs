@@ -6,11 +6,11 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use longhaul_hop::{EventLog, Payer};
 use longhaul_output::message;
-use longhaul_perf::{Limits, Server};
-use longhaul_session::{ListenOptions, Listener, Service, Session};
+use longhaul_perf::{MeasurementLimits, MeasurementServer};
+use longhaul_session::{ListenOptions, Listener, ServiceName, Session};
 
 use super::Perf;
-use crate::answer::{line, reachable};
+use crate::answer::{shown_address, write_line};
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
@@ -43,7 +43,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
                 addr,
                 identity.clone(),
                 Arc::new(move |key| allowed.contains(key)),
-                vec![Service::PERF],
+                vec![ServiceName::PERF],
             )
         }
     };
@@ -55,10 +55,10 @@ async fn listen(perf: &Perf) -> Result<Exit> {
             Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
         },
     };
-    let server = Server::new(Limits {
+    let server = MeasurementServer::new(MeasurementLimits {
         streams: perf.serve.max_streams,
         time: perf.serve.max_time.0,
-        at_once: perf.serve.max_tests,
+        concurrent: perf.serve.max_tests,
         per_minute: perf.serve.max_per_minute,
     });
     let mut stop_signals = StopSignals::take()?;
@@ -79,7 +79,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
 }
 
 /// Serves a measurement session in the background. `events` bounds what is logged.
-pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
+pub fn answer(server: Arc<MeasurementServer>, events: Arc<EventLog>, session: Session) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
         let error = server.serve(session).await.err();
@@ -97,11 +97,11 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
 fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     let address = addr.to_string();
     if perf.json {
-        line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
+        write_line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
         return;
     }
-    line(format_args!("listening on {address}"));
-    line(format_args!("key {key}"));
-    let host = reachable(addr);
+    write_line(format_args!("listening on {address}"));
+    write_line(format_args!("key {key}"));
+    let host = shown_address(addr);
     message!("longhaul: measure with: longhaul perf --host-key {key} {host}");
 }

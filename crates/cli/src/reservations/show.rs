@@ -12,9 +12,9 @@ use longhaul_proto::text::printable;
 use quantities::{ByteCount, Rate};
 
 /// Hours of a day, each one character of its bar.
-const HOURS: i64 = 24;
+const HOURS_PER_DAY: i64 = 24;
 /// Milliseconds per hour.
-const HOUR_MS: i64 = 3_600_000;
+const MS_PER_HOUR: i64 = 3_600_000;
 /// Maximum days on which one reservation is shown.
 const MAX_DAYS: usize = 14;
 
@@ -141,7 +141,7 @@ fn pieces(pieces: &[Piece], now: &Zoned) -> Vec<String> {
 }
 
 /// Formats a reservation with its paths.
-pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
+pub fn details(reservation: &Reservation, now: &Zoned) -> Vec<String> {
     let mut lines = vec![format!(
         "{} {}: {} from {} to {}, {}",
         reservation.id,
@@ -173,7 +173,7 @@ pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
         ));
     }
     if let Some(circuit) = &reservation.circuit {
-        lines.extend(on_the_network(circuit));
+        lines.extend(circuit_lines(circuit));
     }
     if let Some(failure) = &reservation.failure {
         lines.push(format!("  failed: {}", text(failure)));
@@ -185,7 +185,7 @@ pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
 }
 
 /// Formats the state of a circuit.
-fn on_the_network(circuit: &Circuit) -> Vec<String> {
+fn circuit_lines(circuit: &Circuit) -> Vec<String> {
     let word = match circuit.standing {
         CircuitStanding::Waiting => "set up when its time comes",
         CircuitStanding::SettingUp => "being set up",
@@ -336,14 +336,14 @@ fn bar(day: Date, reservation: &Reservation, now: &Zoned) -> String {
     let [start, end] =
         [reservation.start_ms, reservation.end_ms].map(|at| i64::try_from(at).unwrap_or(i64::MAX));
     let hour = |hour: i64| {
-        let from = begins + hour * HOUR_MS;
-        if start < from + HOUR_MS && from < end {
+        let from = begins + hour * MS_PER_HOUR;
+        if start < from + MS_PER_HOUR && from < end {
             '#'
         } else {
             '.'
         }
     };
-    (0..HOURS).map(hour).collect()
+    (0..HOURS_PER_DAY).map(hour).collect()
 }
 
 #[cfg(test)]
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_reservation_is_reported_with_its_paths() {
-        let lines = whole(&reservation(3, 18..20), &now());
+        let lines = details(&reservation(3, 18..20), &now());
         assert_eq!(
             lines,
             [

@@ -5,12 +5,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use longhaul_isolate::{Bridge, IsolateError, Wishes};
-use longhaul_preload::launch::{self, Unfit};
+use longhaul_isolate::{Bridge, ConnectionWishes, IsolateError};
+use longhaul_preload::launch::{self, UnsuitableProgram};
 use longhaul_preload::settings;
 use longhaul_ramp::SOCKET_VARIABLE;
 
-use super::{Own, Run, seconds};
+use super::{OwnOnramp, RunCommand, seconds};
 
 /// Socket path given to the program: it cannot reach an on-ramp's listeners from its namespace, and
 /// needs none.
@@ -22,34 +22,34 @@ const NO_SOCKET: &str = "/dev/null";
     "{program} is {how}, which has no effect where this user makes the namespace: run it as the \
      user that it would become"
 )]
-struct Powerless {
+struct PrivilegedProgram {
     program: String,
     how: &'static str,
 }
 
 /// Starts the program, and carries its connections until it has ended.
-pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
+pub(super) fn start(run: &RunCommand, name: &OsStr) -> Result<u8> {
     let path = launch::locate(name)?;
     if longhaul_isolate::needs_user_namespace()
-        && let Some(how) = launch::privileged(&path)
+        && let Some(how) = launch::privilege_reason(&path)
     {
         let program = path.display().to_string();
-        return Err(Powerless { program, how }.into());
+        return Err(PrivilegedProgram { program, how }.into());
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(run.program.iter().skip(1));
     command.env(SOCKET_VARIABLE, NO_SOCKET);
     command.env_remove(settings::ROUTES_VARIABLE);
     // The on-ramp starts before the program, so that no connection misses it.
-    let (own, ramp) = match run.running() {
+    let (own, ramp) = match run.onramp_to_use() {
         Some(socket) => (None, socket),
         None => {
-            let own = Own::start(run.routes.as_deref())?;
+            let own = OwnOnramp::start(run.routes.as_deref())?;
             let socket = own.socket.clone();
             (Some(own), socket)
         }
     };
-    let wishes = Wishes {
+    let wishes = ConnectionWishes {
         ramp,
         closed: run.closed,
         purpose: run.purpose.clone(),
@@ -57,9 +57,11 @@ pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
         rate: run.rate.map(|rate| rate.bits_per_second().round() as u64),
         duration: run.duration.map(seconds),
     };
-    let signals = launch::Passed::begin().context("cannot handle signals")?;
+    let signals = launch::SignalForwarder::begin().context("cannot handle signals")?;
     let (child, network) = longhaul_isolate::start(command).map_err(|error| match error {
-        IsolateError::NotStarted(error) => Unfit::NotExecutable(path.clone(), error).into(),
+        IsolateError::NotStarted(error) => {
+            UnsuitableProgram::NotExecutable(path.clone(), error).into()
+        }
         error => anyhow::Error::from(error),
     })?;
     // Connections use this process's descriptors; the program has its own limit.

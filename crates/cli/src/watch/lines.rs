@@ -12,13 +12,13 @@ const BAR_COLUMNS: usize = 22;
 /// Template of a bar of that width.
 pub const BAR_TEMPLATE: &str = "{bar:16} {percent:>3}% {msg}";
 /// Time within which a line is not repeated.
-const REPEATED_AFTER: Duration = Duration::from_secs(60);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum lines whose time is remembered.
-const MAX_RECENT: usize = 32;
+const MAX_RECENT_LINES: usize = 32;
 
 /// State of a copy as the progress line shows it.
 #[derive(Debug)]
-pub struct Shown<'a> {
+pub struct ProgressState<'a> {
     pub done: u64,
     pub found: u64,
     /// Speed in bits per second.
@@ -29,7 +29,7 @@ pub struct Shown<'a> {
     pub routes: &'a [(String, f64)],
 }
 
-impl Shown<'_> {
+impl ProgressState<'_> {
     /// Returns the text after the bar: as much as fits, the most important first.
     pub fn message(&self) -> String {
         let mut line = format!("{:.4}/{:.4}", ByteCount(self.done), ByteCount(self.found));
@@ -73,12 +73,12 @@ impl RecentLines {
     /// Returns true if a line has not been printed lately. If so, it counts as printed now.
     pub fn is_new(&mut self, line: &str, now: Instant) -> bool {
         self.0
-            .retain(|(_, at)| now.saturating_duration_since(*at) < REPEATED_AFTER);
+            .retain(|(_, at)| now.saturating_duration_since(*at) < REPEAT_INTERVAL);
         if let Some((_, at)) = self.0.iter_mut().find(|(said, _)| said == line) {
             *at = now;
             return false;
         }
-        if self.0.len() == MAX_RECENT {
+        if self.0.len() == MAX_RECENT_LINES {
             self.0.pop_front();
         }
         self.0.push_back((line.to_owned(), now));
@@ -103,7 +103,7 @@ mod tests {
         ] {
             for speed in [0.0, 0.11, 123_456_789.0, 1e300] {
                 for secs in [0, 59, 3_599, 31_535_999] {
-                    let shown = Shown {
+                    let shown = ProgressState {
                         done,
                         found,
                         speed,
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn progress_line_keeps_what_matters_most() {
-        let shown = Shown {
+        let shown = ProgressState {
             done: 512 << 20,
             found: 1 << 30,
             speed: 8e8,
@@ -152,6 +152,6 @@ mod tests {
         for n in 0..1000 {
             recent.is_new(&n.to_string(), at(301));
         }
-        assert!(recent.0.len() <= MAX_RECENT);
+        assert!(recent.0.len() <= MAX_RECENT_LINES);
     }
 }

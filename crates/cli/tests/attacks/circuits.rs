@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_hop::unix_ms;
 use longhaul_hostile::opens;
-use longhaul_hostile::status::Reported;
+use longhaul_hostile::status::ReceivedStatus;
 use longhaul_proto::{CircuitGrant, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -197,7 +197,7 @@ impl Bed {
     }
 
     /// Returns the depot's answer to one more session by `who`.
-    fn answer(&self, who: &str, grant: &CircuitGrant) -> Reported {
+    fn answer(&self, who: &str, grant: &CircuitGrant) -> ReceivedStatus {
         let listener = std::net::TcpListener::bind(ANY).unwrap();
         let open = self.open(who, grant, listener.local_addr().unwrap());
         let asked = opens::ask(self.depot.address.parse().unwrap(), None, &open, ANSWER);
@@ -205,7 +205,7 @@ impl Bed {
     }
 
     fn is_withdrawn(&self, who: &str, grant: &CircuitGrant) -> bool {
-        let Reported { code, detail, .. } = self.answer(who, grant);
+        let ReceivedStatus { code, detail, .. } = self.answer(who, grant);
         code == StatusCode::GrantRefused && detail.contains("has withdrawn it")
     }
 

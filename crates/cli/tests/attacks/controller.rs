@@ -1,6 +1,6 @@
 //! The controller under attack, and requests by its keys.
 
-use longhaul_control_client::settings::{KnownBy, Site};
+use longhaul_control_client::settings::{ControllerEntry, ControllerTrust};
 use longhaul_control_client::{ServiceClient, ServiceUrl, unix_ms};
 use longhaul_proto::{PublicKey, SigningKey};
 use serde_json::{Value, json};
@@ -80,11 +80,11 @@ impl<'a> Controller<'a> {
             self.operate(&arguments);
         }
         let known: PublicKey = self.service.key.parse().unwrap();
-        let site = Site {
+        let site = ControllerEntry {
             url: format!("https://{}", self.service.address)
                 .parse::<ServiceUrl>()
                 .unwrap(),
-            known: Some(KnownBy::Key(known)),
+            known: Some(ControllerTrust::Key(known)),
         };
         let client = site.client(&key).unwrap();
         Principal { key, client }
@@ -114,7 +114,7 @@ impl Principal {
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = (!body.is_null()).then_some(body);
         let response = self.client.send(method, path, body, None).await.unwrap();
-        let (status, bytes) = self.client.whole(response).await.unwrap();
+        let (status, bytes) = self.client.read_body(response).await.unwrap();
         (
             status.as_u16(),
             serde_json::from_slice(&bytes).unwrap_or(Value::Null),

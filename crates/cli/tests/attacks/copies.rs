@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_hostile::client::{self, Received, Stream};
+use longhaul_hostile::client::{self, Exchange, RawStream};
 use longhaul_hostile::{Usage, frames};
 
 use crate::stage::Service;
@@ -32,10 +32,10 @@ fn streams(
     server: &Service,
     count: usize,
     hello: impl Fn() -> Vec<u8>,
-) -> Vec<Stream> {
+) -> Vec<RawStream> {
     let target = world.target(server, "attacker");
     let hellos = (0..count).map(|_| hello());
-    let held = client::hold_sessions(&target, hellos, ATTACK);
+    let held = client::open_held_sessions(&target, hellos, ATTACK);
     world.attackers.block_on(held)
 }
 
@@ -45,11 +45,11 @@ fn push(
     server: &Service,
     to: &str,
     pieces: impl Iterator<Item = Vec<u8>>,
-    enough: impl Fn(&Received) -> bool,
-) -> (Received, Stream) {
+    enough: impl Fn(&Exchange) -> bool,
+) -> (Exchange, RawStream) {
     let hello = || frames::push_hello(to.as_bytes(), &[b"s"]);
     let mut stream = streams(world, server, 1, hello).pop().unwrap();
-    let said = stream.say(pieces, ATTACK, enough);
+    let said = stream.exchange(pieces, ATTACK, enough);
     (world.attackers.block_on(said), stream)
 }
 
@@ -86,9 +86,9 @@ fn a_key_cannot_take_every_descriptor() {
     let world = World::new();
     let server = serve(&world, "--write");
     let target = world.target(&server, "attacker");
-    let held = client::hold_open_files(&target, 7, 3_900, ATTACK);
-    let _held: Vec<Stream> = world.attackers.block_on(held);
-    let usage = Usage::of(server.process()).unwrap();
+    let held = client::open_held_files(&target, 7, 3_900, ATTACK);
+    let _held: Vec<RawStream> = world.attackers.block_on(held);
+    let usage = Usage::read(server.process()).unwrap();
     assert!(
         usage.descriptors <= MAX_DESCRIPTORS_UNDER_ONE_KEY,
         "{usage:?}: 7 streams, some 310 KB each"
@@ -101,11 +101,11 @@ fn reported_failures_fill_neither_log_nor_memory() {
     const FAILURES: u64 = 60_000;
     let world = World::new();
     let server = serve(&world, "--write");
-    let before = Usage::of(server.process()).unwrap();
+    let before = Usage::read(server.process()).unwrap();
     // Their failure reports: a RESULT with a reason is longer than 15 bytes.
-    let enough = |received: &Received| received.total >= FAILURES * 500;
+    let enough = |received: &Exchange| received.total >= FAILURES * 500;
     let (received, _stream) = push(&world, &server, "d", client::failures(FAILURES), enough);
-    let after = Usage::of(server.process()).unwrap();
+    let after = Usage::read(server.process()).unwrap();
     let log = std::fs::read_to_string(world.log("server")).unwrap();
     let lines = log.lines().count();
     println!("{} bytes sent, {after:?}, log {lines} lines", received.sent);
@@ -154,11 +154,11 @@ fn scattered_blocks_cost_bounded_memory() {
     const BLOCKS_OF_EACH: u64 = 50_000;
     let world = World::new();
     let server = serve(&world, "--write");
-    let before = Usage::of(server.process()).unwrap();
-    let enough = |received: &Received| received.total >= FILES * BLOCKS_OF_EACH * 21;
+    let before = Usage::read(server.process()).unwrap();
+    let enough = |received: &Exchange| received.total >= FILES * BLOCKS_OF_EACH * 21;
     let scattered = client::scattered(FILES, BLOCKS_OF_EACH);
     let (received, _stream) = push(&world, &server, "d", scattered, enough);
-    let after = Usage::of(server.process()).unwrap();
+    let after = Usage::read(server.process()).unwrap();
     let grown = after.most_resident.saturating_sub(before.most_resident);
     println!("{} bytes sent, grown by {grown}", received.sent);
     assert!(grown <= MAX_MEMORY_OF_ONE_KEY, "grown by {grown} bytes");

@@ -68,11 +68,11 @@ fn ask(world: &World, server: &Service, questions: &[Value]) -> Vec<Value> {
     let lines = questions.len() + 1;
     let received = world.attackers.block_on(async {
         let mut stream = target.connect_for_files().await.unwrap();
-        let enough = |received: &longhaul_hostile::client::Received| {
+        let enough = |received: &longhaul_hostile::client::Exchange| {
             received.bytes.iter().filter(|byte| **byte == b'\n').count() >= lines
         };
         stream
-            .say([said.into_bytes()].into_iter(), ANSWER, enough)
+            .exchange([said.into_bytes()].into_iter(), ANSWER, enough)
             .await
     });
     let text = String::from_utf8(received.bytes).unwrap();
@@ -216,22 +216,25 @@ fn floods_of_file_questions_cost_only_their_sender() {
         assert!(answer["next"].is_string());
     }
     let target = world.target(&server, "attacker");
-    let before = Usage::of(server.process()).unwrap();
+    let before = Usage::read(server.process()).unwrap();
     // An endless line, many questions whose answers nobody reads, and many sessions.
     world.attackers.block_on(async {
         let mut stream = target.connect_for_files().await.unwrap();
         let endless = std::iter::once(HELLO.as_bytes().to_vec())
             .chain(std::iter::repeat_n(vec![b'x'; 1 << 16], 64));
-        let received = stream.say(endless, ANSWER, |_| false).await;
+        let received = stream.exchange(endless, ANSWER, |_| false).await;
         assert!(received.closed);
         let mut greedy = target.connect_for_files().await.unwrap();
         let questions = format!("{HELLO}{}", format!("{huge}\n").repeat(5000));
-        let _ =
-            tokio::time::timeout(Duration::from_secs(1), greedy.hold(questions.as_bytes())).await;
+        let _ = tokio::time::timeout(
+            Duration::from_secs(1),
+            greedy.send_and_hold(questions.as_bytes()),
+        )
+        .await;
         let hellos = std::iter::repeat_n(HELLO.as_bytes().to_vec(), 600);
-        let held = longhaul_hostile::client::hold_files_sessions(&target, hellos, ANSWER).await;
+        let held = longhaul_hostile::client::open_held_file_sessions(&target, hellos, ANSWER).await;
         assert!(!held.is_empty());
-        let after = Usage::of(server.process()).unwrap();
+        let after = Usage::read(server.process()).unwrap();
         let grown = after.resident.saturating_sub(before.resident);
         assert!(grown < 128 << 20, "{grown} bytes");
         // Other clients still work.

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longhaul_hostile::client::{Received, Stream};
+use longhaul_hostile::client::{Exchange, RawStream};
 use longhaul_hostile::frames::{self, PushFlags};
 
 use crate::stage::{Service, errors, no_temps};
@@ -23,17 +23,17 @@ fn serve(world: &World, directory: &str) -> Service {
 
 /// Sends `bytes` as the attacker. Returns the stream, and the answers until it ends or a block is
 /// acknowledged.
-fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Received, Stream) {
+fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Exchange, RawStream) {
     let target = world.target(server, "attacker");
     let ends = bytes.iter().any(|frame| frame.get(4) == Some(&frames::END));
-    let enough = |received: &Received| {
+    let enough = |received: &Exchange| {
         received.has(frames::DONE)
             || received.has(frames::REFUSE)
             || (!ends && (received.has(frames::ACK) || received.has(frames::RESULT)))
     };
     world.attackers.block_on(async {
         let mut stream = target.connect().await.unwrap();
-        let received = stream.say(bytes.iter().cloned(), ANSWER, enough).await;
+        let received = stream.exchange(bytes.iter().cloned(), ANSWER, enough).await;
         (received, stream)
     })
 }
@@ -191,7 +191,7 @@ fn nothing_is_written_or_read_outside_of_the_grant() {
     let through_a_link = [
         push("incoming", b"s", true),
         frames::directory(0, b""),
-        frames::beneath_a_link(1, target),
+        frames::entries_beneath_link(1, target),
         frames::end(5),
     ];
     drop(say(&world, &server, &through_a_link));

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul_hostile::{Flood, Gathering, Manner, SilentNames, opens};
+use longhaul_hostile::{CrowdPlan, Flood, SilentNames, StrangerBehaviour, opens};
 use longhaul_proto::{Endpoint, Host, StatusCode};
 use wanbed::{Lab, Overrides, Scenario};
 
@@ -95,14 +95,14 @@ fn strangers_of_ipv6(count: u32, apart: u128) {
     let depot = world.depot("depot", "[::]:0", &policy(&[key], "127.0.0.0/8"));
     let port = depot.address.parse::<SocketAddr>().unwrap().port();
     let first = Ipv6Addr::new(0xfd66, 0, 0, 0, 0, 0, 0, 1).to_bits();
-    let crowd = world.gather(&Gathering {
+    let crowd = world.gather(&CrowdPlan {
         target: SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
         sources: (0..u128::from(count))
             .map(|n| Ipv6Addr::from_bits(first + n * apart).into())
             .collect(),
         connections: 1400,
         per_second: 3000,
-        manner: Manner::Idle,
+        manner: StrangerBehaviour::Idle,
     });
     assert!(crowd.made() > 0, "{} could not be made", crowd.failed());
     world.assert_honest_copy(&server, &format!("127.0.0.1:{port}"));
@@ -254,7 +254,7 @@ fn slow_names(to: &str) {
     world.attackers.block_on(async {
         let mut look = tokio::time::interval(Duration::from_millis(10));
         let begun = async {
-            while silent.asked() < 32 || flood.sent() < 96 {
+            while silent.question_count() < 32 || flood.sent() < 96 {
                 look.tick().await;
             }
         };
@@ -276,7 +276,7 @@ fn slow_names(to: &str) {
         .expect("a copy did not end");
     let reported = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{reported}");
-    println!("{} questions, {:?}", silent.asked(), flood.tally());
+    println!("{} questions, {:?}", silent.question_count(), flood.tally());
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use longhaul_hop::unix_ms;
-use longhaul_hostile::{Manner, opens};
-use longhaul_proto::{Endpoint, Open, Service as OpenService, StatusCode};
+use longhaul_hostile::{StrangerBehaviour, opens};
+use longhaul_proto::{Endpoint, Open, ServiceName as OpenService, StatusCode};
 use longhaul_session::{ConnectOptions, ServerTrust, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -35,7 +35,7 @@ fn nobody_came(listener: &TcpListener) -> bool {
 
 /// Opens an honest session of `me` with `server`: one byte in each direction.
 fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, server: &Endpoint) {
-    let options = ConnectOptions::to_server(
+    let options = ConnectOptions::through_offramp(
         server.clone(),
         longhaul_proto::Route::direct(),
         offramp.address.parse().unwrap(),
@@ -171,7 +171,7 @@ fn floods_do_not_block_the_offramp() {
     let key = world.stage.key("me");
     let offramp = world.offramp(&servers(&[key], &["127.0.0.1"]));
     let (listener, place) = server();
-    let crowd = world.strangers(&offramp.address, 1200, 3000, Manner::Idle);
+    let crowd = world.strangers(&offramp.address, 1200, 3000, StrangerBehaviour::Idle);
     assert!(crowd.made() > 0, "{} could not be made", crowd.failed());
     assert_honest(&world, &offramp, &listener, &place);
 }

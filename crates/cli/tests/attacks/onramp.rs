@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdout, Stdio};
 use std::thread;
 
-use longhaul_hostile::{Manner, Usage};
+use longhaul_hostile::{StrangerBehaviour, Usage};
 use serde_json::Value;
 
 use crate::nodes::in_a_node;
@@ -56,7 +56,7 @@ impl Onramp {
         }
     }
 
-    fn at(&self, entry: &str) -> SocketAddr {
+    fn entry_address(&self, entry: &str) -> SocketAddr {
         self.places[entry][0].as_str().unwrap().parse().unwrap()
     }
 }
@@ -164,7 +164,7 @@ fn guests_reach_nothing_local_through_an_onramp() {
             // Without rules or with a rule for everything, internal addresses are not named.
             for table in ["", "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\", \"*\"]\n"] {
                 let onramp = start(table);
-                let (http, socks) = (onramp.at("http"), onramp.at("socks"));
+                let (http, socks) = (onramp.entry_address("http"), onramp.entry_address("socks"));
                 let local: SocketAddr = onramp.places["http"][1].as_str().unwrap().parse().unwrap();
                 for (host, port) in [
                     ("127.0.0.1", inner),
@@ -217,14 +217,18 @@ fn guests_reach_nothing_local_through_an_onramp() {
             let onramp = start(&rule);
             for name in ["localhost", "localhost."] {
                 let to = format!("{name}:{inner}");
-                assert_ne!(connect_by_http(onramp.at("http"), &to), 200, "{name}");
+                assert_ne!(
+                    connect_by_http(onramp.entry_address("http"), &to),
+                    200,
+                    "{name}"
+                );
             }
             assert!(nobody_came(&inside));
             drop(onramp);
             // What a rule names is reached, and its neighbour is not.
             let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
             let onramp = start(&named);
-            let http = onramp.at("http");
+            let http = onramp.entry_address("http");
             assert_eq!(connect_by_http(http, &format!("{own}:{outer}")), 200);
             assert_eq!(connect_by_http(http, &format!("127.0.0.1:{inner}")), 403);
         },
@@ -242,7 +246,7 @@ fn proxy_pac_shows_rules_only_to_those_it_serves() {
     let shows = |onramp: &Onramp, host: &str| {
         let request =
             format!("GET /proxy.pac HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        let (status, file) = answer(onramp.at("http"), &request, |_| false);
+        let (status, file) = answer(onramp.entry_address("http"), &request, |_| false);
         assert_eq!(status, 200, "{file}");
         assert!(
             file.contains("FindProxyForURL") && file.contains("nosniff"),
@@ -251,14 +255,14 @@ fn proxy_pac_shows_rules_only_to_those_it_serves() {
         file.contains(SECRET)
     };
     let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
-    assert!(shows(&onramp, &onramp.at("http").to_string()));
+    assert!(shows(&onramp, &onramp.entry_address("http").to_string()));
     assert!(
         !shows(&onramp, "evil.example"),
         "a page that had its name lead here"
     );
     drop(onramp);
     let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0", "--login", &login]);
-    assert!(!shows(&onramp, &onramp.at("http").to_string()));
+    assert!(!shows(&onramp, &onramp.entry_address("http").to_string()));
 }
 
 #[test]
@@ -277,10 +281,10 @@ fn idle_connections_do_not_block_an_onramp_with_login() {
     let server = TcpListener::bind(ANY).unwrap();
     let port = server.local_addr().unwrap().port();
     let _crowds = ["socks", "http"].map(|entry| {
-        let at = onramp.at(entry).to_string();
-        world.strangers(&at, STRANGERS, PER_SECOND, Manner::Idle)
+        let at = onramp.entry_address(entry).to_string();
+        world.strangers(&at, STRANGERS, PER_SECOND, StrangerBehaviour::Idle)
     });
-    let mut stream = connected(onramp.at("socks"));
+    let mut stream = connected(onramp.entry_address("socks"));
     let greeting = b"\x05\x01\x02\x01\x02me\x04word";
     let request = [&[5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
     stream
@@ -301,11 +305,11 @@ fn idle_connections_do_not_block_an_onramp_with_login() {
         "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\n\
          Proxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
     );
-    let (status, text) = answer(onramp.at("http"), &authorized, |text| {
+    let (status, text) = answer(onramp.entry_address("http"), &authorized, |text| {
         text.contains("\r\n\r\n")
     });
     assert_eq!(status, 200, "{text}");
-    let held = Usage::of(onramp.child.id()).unwrap();
+    let held = Usage::read(onramp.child.id()).unwrap();
     assert!(
         held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
         "{held:?}"
@@ -316,7 +320,7 @@ fn idle_connections_do_not_block_an_onramp_with_login() {
 fn a_guest_cannot_fill_the_log_of_an_onramp() {
     let world = World::new();
     let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
-    let mut stream = connected(onramp.at("http"));
+    let mut stream = connected(onramp.entry_address("http"));
     let mut sender = stream.try_clone().unwrap();
     let request = format!("GET http://127.0.0.1:{DISCARD}/ HTTP/1.1\r\nHost: h\r\n\r\n");
     // Pipelined: answers are read while more requests are sent.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use longhaul_hop::unix_ms;
-use longhaul_hostile::status::Reported;
+use longhaul_hostile::status::ReceivedStatus;
 use longhaul_hostile::{Flood, opens};
 use longhaul_proto::{Endpoint, Open, StatusCode};
 
@@ -18,7 +18,7 @@ const FLOOD: u64 = 66_000;
 const FLOOD_PER_SECOND: u32 = 100_000;
 const FLOOD_TIME: Duration = Duration::from_secs(15);
 
-fn ask(world: &World, target: &str, bytes: &[u8]) -> Reported {
+fn ask(world: &World, target: &str, bytes: &[u8]) -> ReceivedStatus {
     let asked = opens::ask(target.parse().unwrap(), None, bytes, ANSWER);
     world.attackers.block_on(asked).unwrap()
 }

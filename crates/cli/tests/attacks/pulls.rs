@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
-use longhaul_hostile::{Answer, HostileServer, frames};
+use longhaul_hostile::{HostileServer, ServerAnswer, frames};
 
 use crate::world::*;
 
 /// Runs `cp` from a server that sends `said`. `sources` are appended to the server's address.
 fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &str) -> Output {
-    let answer = Answer {
+    let answer = ServerAnswer {
         frames: said.concat(),
         later: None,
     };
@@ -116,7 +116,7 @@ fn a_requested_tree_stays_in_its_place() {
     let target = outside.to_str().unwrap().as_bytes();
     let said = [
         frames::directory(0, b""),
-        frames::beneath_a_link(1, target),
+        frames::entries_beneath_link(1, target),
         frames::honest_small(5, b"good", b"good"),
         frames::end(6),
     ];

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::net::TcpListener;
 
-use longhaul_control_client::settings::{KnownBy, Site};
-use longhaul_control_client::{ServiceUrl, encoded};
+use longhaul_control_client::settings::{ControllerEntry, ControllerTrust};
+use longhaul_control_client::{ServiceUrl, percent_encode};
 use longhaul_proto::SigningKey;
 
 use crate::world::World;
@@ -25,14 +25,14 @@ fn a_read_only_key_cannot_make_the_agent_connect() {
     ]);
     let agent = world.stage.service(command, "https");
     let list = |key: &SigningKey, at: &str| {
-        let site = Site {
+        let site = ControllerEntry {
             url: format!("https://{}", agent.address)
                 .parse::<ServiceUrl>()
                 .unwrap(),
-            known: Some(KnownBy::Key(agent.key.parse().unwrap())),
+            known: Some(ControllerTrust::Key(agent.key.parse().unwrap())),
         };
         let client = site.client(key).unwrap();
-        let path = format!("/files?at={}", encoded(at));
+        let path = format!("/files?at={}", percent_encode(at));
         world.attackers.block_on(async {
             let response = client.send("GET", &path, None::<&()>, None).await.unwrap();
             response.status().as_u16()

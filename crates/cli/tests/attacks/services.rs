@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use longhaul_hostile::{Manner, Usage};
+use longhaul_hostile::{StrangerBehaviour, Usage};
 
 use crate::stage::Service;
 use crate::world::*;
@@ -60,7 +60,7 @@ fn assert_answers(world: &World, mut command: Command, arguments: &[&str]) {
 }
 
 fn assert_few_descriptors(service: &Service) {
-    let held = Usage::of(service.process()).unwrap();
+    let held = Usage::read(service.process()).unwrap();
     assert!(
         held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
         "{held:?}"
@@ -71,7 +71,12 @@ fn assert_few_descriptors(service: &Service) {
 fn idle_connections_do_not_block_the_agent() {
     let world = World::new();
     let agent = agent(&world);
-    let _crowd = world.strangers(&agent.address, STRANGERS, PER_SECOND, Manner::Idle);
+    let _crowd = world.strangers(
+        &agent.address,
+        STRANGERS,
+        PER_SECOND,
+        StrangerBehaviour::Idle,
+    );
     assert_eq!(
         get(
             &agent.address,
@@ -115,7 +120,7 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
         200
     );
     assert_answers(&world, world.stage.longhaul("me"), &["jobs"]);
-    let held = Usage::of(agent.process()).unwrap();
+    let held = Usage::read(agent.process()).unwrap();
     assert!(held.most_resident <= MAX_MEMORY_UNDER_BODIES, "{held:?}");
     assert_few_descriptors(&agent);
     drop(unfinished);
@@ -127,7 +132,12 @@ fn idle_connections_do_not_block_the_archive() {
     let mut command = world.logged("control");
     command.args(["control", "--archive", "127.0.0.1:0"]);
     let control = world.stage.service(command, "archive");
-    let _crowd = world.strangers(&control.address, STRANGERS, PER_SECOND, Manner::Idle);
+    let _crowd = world.strangers(
+        &control.address,
+        STRANGERS,
+        PER_SECOND,
+        StrangerBehaviour::Idle,
+    );
     let post = format!(
         "POST /api/v1/pscheduler HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\
          {}\r\n",
@@ -154,7 +164,12 @@ fn idle_connections_do_not_block_the_metrics_page() {
     let mut command = world.logged("control");
     command.args(["control", "--metrics", "127.0.0.1:0"]);
     let control = world.stage.service(command, "metrics");
-    let _crowd = world.strangers(&control.address, STRANGERS, PER_SECOND, Manner::Idle);
+    let _crowd = world.strangers(
+        &control.address,
+        STRANGERS,
+        PER_SECOND,
+        StrangerBehaviour::Idle,
+    );
     assert_eq!(get(&control.address, "/metrics", ""), 200);
     assert_few_descriptors(&control);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_hostile::{Manner, Usage};
+use longhaul_hostile::{StrangerBehaviour, Usage};
 
 use crate::world::*;
 
@@ -19,13 +19,13 @@ const MAX_MEMORY_UNDER_STRANGERS: u64 = 96 << 20;
 const MAX_LOG_LINES: usize = 300;
 const MAX_LOG_BYTES: usize = 64 * 1024;
 
-fn a_copy_from_serve_under(manner: Manner) {
+fn a_copy_from_serve_under(manner: StrangerBehaviour) {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);
     let crowd = world.strangers(&server.address, STRANGERS, PER_SECOND, manner);
     world.assert_honest_copy(&server, "direct");
-    let held = Usage::of(server.process()).unwrap();
+    let held = Usage::read(server.process()).unwrap();
     assert!(
         held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
         "{held:?}"
@@ -34,14 +34,14 @@ fn a_copy_from_serve_under(manner: Manner) {
     assert!(crowd.made() > 0);
 }
 
-fn a_copy_over_a_depot_under(manner: Manner) {
+fn a_copy_over_a_depot_under(manner: StrangerBehaviour) {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);
     let depot = world.open_depot();
     let crowd = world.strangers(&depot.address, STRANGERS, PER_SECOND, manner);
     world.assert_honest_copy(&server, &depot.address);
-    let held = Usage::of(depot.process()).unwrap();
+    let held = Usage::read(depot.process()).unwrap();
     assert!(
         held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
         "{held:?}"
@@ -52,47 +52,47 @@ fn a_copy_over_a_depot_under(manner: Manner) {
 
 #[test]
 fn idle_connections_do_not_block_serve() {
-    a_copy_from_serve_under(Manner::Idle);
+    a_copy_from_serve_under(StrangerBehaviour::Idle);
 }
 
 #[test]
 fn slow_connections_do_not_block_serve() {
-    a_copy_from_serve_under(Manner::Drip);
+    a_copy_from_serve_under(StrangerBehaviour::Drip);
 }
 
 #[test]
 fn half_opens_do_not_block_serve() {
-    a_copy_from_serve_under(Manner::HalfOpen);
+    a_copy_from_serve_under(StrangerBehaviour::HalfOpen);
 }
 
 #[test]
 fn garbage_does_not_block_serve() {
-    a_copy_from_serve_under(Manner::Garbage);
+    a_copy_from_serve_under(StrangerBehaviour::Garbage);
 }
 
 #[test]
 fn idle_connections_do_not_block_a_depot() {
-    a_copy_over_a_depot_under(Manner::Idle);
+    a_copy_over_a_depot_under(StrangerBehaviour::Idle);
 }
 
 #[test]
 fn slow_connections_do_not_block_a_depot() {
-    a_copy_over_a_depot_under(Manner::Drip);
+    a_copy_over_a_depot_under(StrangerBehaviour::Drip);
 }
 
 #[test]
 fn half_opens_do_not_block_a_depot() {
-    a_copy_over_a_depot_under(Manner::HalfOpen);
+    a_copy_over_a_depot_under(StrangerBehaviour::HalfOpen);
 }
 
 #[test]
 fn garbage_does_not_block_a_depot() {
-    a_copy_over_a_depot_under(Manner::Garbage);
+    a_copy_over_a_depot_under(StrangerBehaviour::Garbage);
 }
 
 /// Sends garbage for a while, and returns the log.
 fn log_of_garbage(world: &World, who: &str, address: &str) -> String {
-    let crowd = world.strangers(address, 200, 2000, Manner::Garbage);
+    let crowd = world.strangers(address, 200, 2000, StrangerBehaviour::Garbage);
     let enough = world
         .attackers
         .block_on(crowd.has_made(2000, Duration::from_secs(6)));
@@ -133,7 +133,7 @@ fn a_log_file_has_no_terminal_codes() {
     let depot = world.open_depot();
     world.assert_honest_copy(&server, &depot.address);
     for (who, service) in [("server", server), ("depot", depot)] {
-        drop(world.strangers(&service.address, 4, 100, Manner::Garbage));
+        drop(world.strangers(&service.address, 4, 100, StrangerBehaviour::Garbage));
         assert_eq!(service.terminate(), Some(0));
         let log = std::fs::read_to_string(world.log(who)).unwrap();
         assert!(!log.is_empty(), "{who} logs something");

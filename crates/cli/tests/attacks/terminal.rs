@@ -3,14 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use longhaul_hostile::{Answer, HostileServer, frames};
+use longhaul_hostile::{HostileServer, ServerAnswer, frames};
 
 use crate::world::*;
 
 const STEERING: &[u8] =
     "all is well\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}\u{1b}[2J\u{9b}0m".as_bytes();
 
-fn server(world: &World, answer: Answer) -> HostileServer {
+fn server(world: &World, answer: ServerAnswer) -> HostileServer {
     world
         .attackers
         .block_on(HostileServer::start(ANY, answer))
@@ -36,7 +36,7 @@ fn text_of_a_server_cannot_control_the_terminal() {
     ] {
         let server = server(
             &world,
-            Answer {
+            ServerAnswer {
                 frames: said.concat(),
                 later: None,
             },
@@ -67,7 +67,7 @@ fn totals_beyond_all_bounds_panic_no_progress_on_a_terminal() {
     ];
     let server = server(
         &world,
-        Answer {
+        ServerAnswer {
             frames: said.concat(),
             later: Some((Duration::from_secs(7), frames::end(2))),
         },

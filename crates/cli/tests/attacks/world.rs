@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use longhaul_hostile::{Crowd, Gathering, Manner, client};
+use longhaul_hostile::{Crowd, CrowdPlan, StrangerBehaviour, client};
 use longhaul_session::Identity;
 use tokio::runtime::Runtime;
 
@@ -91,10 +91,11 @@ impl World {
     }
 
     /// Returns `server` as a target for the key of `who`.
-    pub fn target(&self, server: &Service, who: &str) -> client::Target {
+    pub fn target(&self, server: &Service, who: &str) -> client::AttackTarget {
         self.stage.key(who);
         let address = server.address.parse().unwrap();
-        client::Target::of(address, server.key.parse().unwrap(), &self.stage.path(who)).unwrap()
+        client::AttackTarget::load(address, server.key.parse().unwrap(), &self.stage.path(who))
+            .unwrap()
     }
 
     /// Runs `longhaul cp` as `who`. Returns `None` if it did not end within `limit`.
@@ -149,9 +150,9 @@ impl World {
         target: &str,
         connections: usize,
         per_second: u32,
-        manner: Manner,
+        manner: StrangerBehaviour,
     ) -> Crowd {
-        self.gather(&Gathering {
+        self.gather(&CrowdPlan {
             target: target.parse().unwrap(),
             sources: addresses(4),
             connections,
@@ -161,9 +162,9 @@ impl World {
     }
 
     /// Opens hostile connections as described. Returns once all were made.
-    pub fn gather(&self, gathering: &Gathering) -> Crowd {
+    pub fn gather(&self, gathering: &CrowdPlan) -> Crowd {
         let _on = self.attackers.enter();
-        let crowd = Crowd::gather(gathering);
+        let crowd = Crowd::start(gathering);
         // The target may refuse some.
         self.attackers
             .block_on(crowd.has_made(gathering.connections as u64, Duration::from_secs(2)));

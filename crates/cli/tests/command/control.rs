@@ -82,9 +82,9 @@ impl Drop for Controller {
 }
 
 /// Signals the end when dropped, so that reporters stop even if the test fails.
-struct Over<'a>(&'a AtomicBool);
+struct EndSignal<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for EndSignal<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -195,7 +195,7 @@ fn acknowledged_until(
     let (sender, receiver) = mpsc::channel();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let over = Over(&is_over);
+        let over = EndSignal(&is_over);
         for reporter in 0..REPORTERS {
             let (sender, is_over) = (sender.clone(), &is_over);
             scope.spawn(move || {
@@ -284,7 +284,7 @@ fn no_connection_is_refused_during_a_restart() {
     let (process, socket) = (controller.child.id(), controller.socket.clone());
     let (done, base) = (AtomicBool::new(false), base());
     let posted = thread::scope(|scope| {
-        let over = Over(&done);
+        let over = EndSignal(&done);
         let posting = scope.spawn(|| {
             let mut posted = 0_u64;
             while !done.load(Ordering::Relaxed) {

@@ -104,7 +104,7 @@ fn notices_are_repeated_until_accepted_even_after_a_kill() {
             (Some(1), Some("done"))
         );
         assert_eq!(job["progress"]["bytes"].as_u64(), Some(copied as u64));
-        let message = Message::of(&reported.head, Scheme::Http).unwrap();
+        let message = Message::from_parts(&reported.head, Scheme::Http).unwrap();
         let signature = Presented::read(&message, Purpose::Notice).unwrap();
         assert_eq!(signature.verify(&message), Ok(()));
         assert!(signature.covers("idempotency-key"));

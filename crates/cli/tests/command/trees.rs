@@ -9,7 +9,7 @@ use crate::stage::*;
 
 /// A kind of copy command.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum CopyKind {
     Local,
     Push,
     Pull,
@@ -18,7 +18,7 @@ enum Way {
 
 struct Programs {
     stage: Stage,
-    way: Way,
+    way: CopyKind,
     server: Option<Service>,
     agent: Option<Agent>,
     /// The job that copies the tree.
@@ -36,7 +36,7 @@ fn ignores_hangup() -> bool {
 }
 
 impl Programs {
-    fn new(way: Way) -> Self {
+    fn new(way: CopyKind) -> Self {
         let stage = Stage::new();
         stage.key("me");
         let mut programs = Self {
@@ -75,15 +75,15 @@ impl Programs {
     /// Returns the arguments of `cp` and `submit`.
     fn paths(&self, name: &str) -> Vec<String> {
         let words: Vec<String> = match self.way {
-            Way::Local => vec!["-r".into(), format!("here/{name}"), format!("root/{name}/")],
-            Way::Push | Way::Job => vec![
+            CopyKind::Local => vec!["-r".into(), format!("here/{name}"), format!("root/{name}/")],
+            CopyKind::Push | CopyKind::Job => vec![
                 "-r".into(),
                 "--host-key".into(),
                 self.server().key.clone(),
                 format!("here/{name}"),
                 format!("lh://{}/{name}/", self.server().address),
             ],
-            Way::Pull => vec![
+            CopyKind::Pull => vec![
                 "-r".into(),
                 "--host-key".into(),
                 self.server().key.clone(),
@@ -130,7 +130,7 @@ impl Programs {
 
 impl Kind for Programs {
     fn sources(&self) -> PathBuf {
-        self.stage.path(if self.way == Way::Pull {
+        self.stage.path(if self.way == CopyKind::Pull {
             "root"
         } else {
             "here"
@@ -138,7 +138,7 @@ impl Kind for Programs {
     }
 
     fn targets(&self) -> PathBuf {
-        self.stage.path(if self.way == Way::Pull {
+        self.stage.path(if self.way == CopyKind::Pull {
             "here"
         } else {
             "root"
@@ -146,7 +146,7 @@ impl Kind for Programs {
     }
 
     fn attempt(&mut self, name: &str) -> Child {
-        if self.way != Way::Job {
+        if self.way != CopyKind::Job {
             return start(self.longhaul("me").arg("cp").args(self.paths(name)));
         }
         // A copy of existing files is a job of its own.
@@ -161,9 +161,9 @@ impl Kind for Programs {
 
     fn others(&self) -> usize {
         match self.way {
-            Way::Local => 0,
-            Way::Push | Way::Pull => 1,
-            Way::Job => 2,
+            CopyKind::Local => 0,
+            CopyKind::Push | CopyKind::Pull => 1,
+            CopyKind::Job => 2,
         }
     }
 
@@ -188,12 +188,12 @@ impl Kind for Programs {
             None => Some("127.0.0.1:0".to_owned()),
             Some(server) => ended(server).then(|| server.address.clone()),
         };
-        if self.way != Way::Local
+        if self.way != CopyKind::Local
             && let Some(address) = address
         {
             self.server = Some(self.serve(&address));
         }
-        if self.way == Way::Job && self.agent.is_none() {
+        if self.way == CopyKind::Job && self.agent.is_none() {
             self.agent = Some(Agent::start_by(self.longhaul("me"), &[]));
         }
     }
@@ -201,20 +201,20 @@ impl Kind for Programs {
 
 #[test]
 fn interrupted_local_trees_equal_rsync() {
-    interrupted_copies_equal_rsync(&mut Programs::new(Way::Local));
+    interrupted_copies_equal_rsync(&mut Programs::new(CopyKind::Local));
 }
 
 #[test]
 fn interrupted_pushed_trees_equal_rsync() {
-    interrupted_copies_equal_rsync(&mut Programs::new(Way::Push));
+    interrupted_copies_equal_rsync(&mut Programs::new(CopyKind::Push));
 }
 
 #[test]
 fn interrupted_pulled_trees_equal_rsync() {
-    interrupted_copies_equal_rsync(&mut Programs::new(Way::Pull));
+    interrupted_copies_equal_rsync(&mut Programs::new(CopyKind::Pull));
 }
 
 #[test]
 fn interrupted_trees_of_jobs_equal_rsync() {
-    interrupted_copies_equal_rsync(&mut Programs::new(Way::Job));
+    interrupted_copies_equal_rsync(&mut Programs::new(CopyKind::Job));
 }

@@ -77,14 +77,14 @@ impl Initiator {
     }
 
     /// Returns the options for a session with `server` through both depots and the off-ramp.
-    pub fn to(&self, server: &str) -> ConnectOptions {
+    pub fn options_to(&self, server: &str) -> ConnectOptions {
         let server: Endpoint = server.parse().unwrap();
         let route = format!("{}:7510,{}:7510", self.near, self.far);
         ConnectOptions {
             purpose: Some("a test".to_owned()),
             rate: Some(1_000_000_000),
             duration: Some(60),
-            ..ConnectOptions::to_server(
+            ..ConnectOptions::through_offramp(
                 server,
                 route.parse().unwrap(),
                 format!("{}:{OFFRAMP}", self.gateway).parse().unwrap(),
@@ -95,7 +95,7 @@ impl Initiator {
     }
 
     pub async fn connect(&self, server: &str) -> Result<Session, Error> {
-        connect(&self.to(server)).await
+        connect(&self.options_to(server)).await
     }
 }
 

@@ -68,7 +68,7 @@ fn a_depot_is_an_offramp_as_well() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     // Directly, and through the same process as a depot.
     for route in ["direct", &relay] {
-        let options = ConnectOptions::to_server(
+        let options = ConnectOptions::through_offramp(
             at.into(),
             route.parse().unwrap(),
             offramp.parse().unwrap(),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_hop::{Conn, Listener, Options};
+use longhaul_hop::{Conn, HopOptions, Listener};
 use longhaul_session::{Join, JoinOptions, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -140,9 +140,9 @@ fn iperf3_measures_both_directions_through_an_offramp() {
         async |me| {
             file(&me.directory.join("ready")).await;
             let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let mut listener = Listener::bind(any, &Options::default()).unwrap();
+            let mut listener = Listener::bind(any, &HopOptions::default()).unwrap();
             let port = listener.local_addr().unwrap().port().to_string();
-            let to = me.to(&format!("{}:5201", me.inside));
+            let to = me.options_to(&format!("{}:5201", me.inside));
             let forwarding = tokio::spawn(async move {
                 loop {
                     let (fd, _) = listener.accept(|error| panic!("{error}")).await;

@@ -267,7 +267,7 @@ impl Hosts {
         command
             .args(["cp", "-F", "config", "--json"])
             .args(arguments);
-        Copied::of(command.output().unwrap())
+        Copied::from_output(command.output().unwrap())
     }
 
     /// Returns the command lines of the far sides that run in this lab, and of the processes
@@ -373,7 +373,7 @@ pub struct Copied {
 }
 
 impl Copied {
-    fn of(output: Output) -> Self {
+    fn from_output(output: Output) -> Self {
         let said = String::from_utf8_lossy(&output.stdout);
         let events: Vec<Value> = said
             .lines()

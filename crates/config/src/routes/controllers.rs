@@ -20,17 +20,17 @@ impl RouteTable {
     ///
     /// # Errors
     /// [`RoutesError`].
-    pub fn load_by(file: &Path, author: Author) -> Result<Self, RoutesError> {
-        Ok(Self::load(file)?.written_by(author))
+    pub fn load_as(file: &Path, author: Author) -> Result<Self, RoutesError> {
+        Ok(Self::load(file)?.with_author(author))
     }
 
-    fn written_by(self, author: Author) -> Self {
+    fn with_author(self, author: Author) -> Self {
         let rules = match author {
             Author::User => self.rules,
             Author::Controller => self
                 .rules
                 .into_iter()
-                .map(RouteRule::by_controller)
+                .map(RouteRule::restricted_to_controller)
                 .collect(),
         };
         Self { rules, author }
@@ -39,7 +39,7 @@ impl RouteTable {
 
 impl RouteRule {
     /// Returns the rule without the settings that a controller does not decide.
-    fn by_controller(self) -> Self {
+    fn restricted_to_controller(self) -> Self {
         let end = match self.end {
             SessionEnd::Offramp { at, .. } => SessionEnd::Offramp { at, key: None },
             end => end,
@@ -58,7 +58,7 @@ impl RouteRule {
 ///
 /// # Errors
 /// [`RoutesError`] if the text is not a table of routes.
-pub fn without_trust(text: &str) -> Result<String, RoutesError> {
+pub fn without_trusted_settings(text: &str) -> Result<String, RoutesError> {
     let file = Path::new("routes.toml");
     RouteTable::parse(text, file)?;
     // Just parsed as a table, so errors are not expected.
@@ -111,7 +111,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
         std::fs::write(&file, table()).unwrap();
-        let read = RouteTable::load_by(&file, Author::Controller).unwrap();
+        let read = RouteTable::load_as(&file, Author::Controller).unwrap();
         let [first, second] = read.rules() else {
             panic!("{read:?}")
         };
@@ -126,34 +126,34 @@ mod tests {
         // Depots cannot read anything, so a controller may set their keys.
         assert!(second.via.to_string().starts_with(KEY));
         assert_eq!(read.author(), Author::Controller);
-        let own = RouteTable::load_by(&file, Author::User).unwrap();
+        let own = RouteTable::load_as(&file, Author::User).unwrap();
         assert!(own.rules()[0].always && own.author() == Author::User);
     }
 
     #[test]
     fn stored_controller_table_has_no_offramp_keys() {
-        let text = without_trust(&table()).unwrap();
+        let text = without_trusted_settings(&table()).unwrap();
         let file = Path::new("routes.toml");
         let kept = RouteTable::parse(&text, file).unwrap();
         let by_controller = RouteTable::parse(&table(), file)
             .unwrap()
-            .written_by(Author::Controller);
+            .with_author(Author::Controller);
         for (kept, rule) in kept.rules().iter().zip(by_controller.rules()) {
             assert_eq!((&kept.end, &kept.via), (&rule.end, &rule.via));
             assert_eq!((kept.always, kept.fall_back), (false, true));
             assert_eq!(
-                (kept.to().len(), kept.ports()),
-                (rule.to().len(), rule.ports())
+                (kept.destinations().len(), kept.ports()),
+                (rule.destinations().len(), rule.ports())
             );
         }
         assert_eq!(
-            without_trust(&text).unwrap(),
+            without_trusted_settings(&text).unwrap(),
             text,
             "the same rules are the same text"
         );
-        without_trust("[[rout]]\n").unwrap_err();
+        without_trusted_settings("[[rout]]\n").unwrap_err();
         assert!(
-            RouteTable::parse(&without_trust("").unwrap(), file)
+            RouteTable::parse(&without_trusted_settings("").unwrap(), file)
                 .unwrap()
                 .rules()
                 .is_empty()

@@ -8,25 +8,25 @@ use longhaul_control_api::reservations::{
 };
 use serde::Serialize;
 
-use super::{Controller, encoded};
+use super::{ControllerClient, percent_encode};
 use crate::client::ServiceClient;
 use crate::error::ClientError;
 
 /// Number of reservations per page.
-const PAGE: u32 = 1000;
+const PAGE_SIZE: u32 = 1000;
 
 /// Answer to a reservation request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Granted {
+pub enum ReservationAnswer {
     /// The request was granted.
     Reserved(Reserved),
     /// There is not enough bandwidth.
-    NoRoom(Box<RefusedProblem>),
+    InsufficientBandwidth(Box<RefusedProblem>),
 }
 
 /// Action on a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum ReservationAction {
     /// Commit what is held.
     Commit,
     /// Return what is held.
@@ -42,7 +42,7 @@ pub enum Action {
     },
 }
 
-impl Controller {
+impl ControllerClient {
     /// Requests bandwidth. `key` is the idempotency key: a repeated request with the same key gets
     /// the first answer.
     ///
@@ -52,8 +52,9 @@ impl Controller {
         &self,
         request: &ReservationRequest,
         key: &str,
-    ) -> Result<Granted, ClientError> {
-        self.granted("POST", "/reservations", request, key).await
+    ) -> Result<ReservationAnswer, ClientError> {
+        self.request_grant("POST", "/reservations", request, key)
+            .await
     }
 
     /// Requests a change of a reservation.
@@ -65,8 +66,8 @@ impl Controller {
         id: u64,
         change: &ReservationChange,
         key: &str,
-    ) -> Result<Granted, ClientError> {
-        self.granted("PATCH", &format!("/reservations/{id}"), change, key)
+    ) -> Result<ReservationAnswer, ClientError> {
+        self.request_grant("PATCH", &format!("/reservations/{id}"), change, key)
             .await
     }
 
@@ -77,19 +78,19 @@ impl Controller {
     pub async fn act_on_reservation(
         &self,
         id: u64,
-        action: Action,
+        action: ReservationAction,
         key: &str,
     ) -> Result<Reserved, ClientError> {
         let (method, rest) = match action {
-            Action::Commit => ("POST", "/commit"),
-            Action::Abort => ("POST", "/abort"),
-            Action::Provision => ("POST", "/provision"),
-            Action::Release => ("POST", "/release"),
-            Action::Cancel { series: false } => ("DELETE", ""),
-            Action::Cancel { series: true } => ("DELETE", "?series=true"),
+            ReservationAction::Commit => ("POST", "/commit"),
+            ReservationAction::Abort => ("POST", "/abort"),
+            ReservationAction::Provision => ("POST", "/provision"),
+            ReservationAction::Release => ("POST", "/release"),
+            ReservationAction::Cancel { series: false } => ("DELETE", ""),
+            ReservationAction::Cancel { series: true } => ("DELETE", "?series=true"),
         };
         let path = format!("/reservations/{id}{rest}");
-        self.insist(|client| client.ask(method, &path, None::<&()>, Some(key)))
+        self.ask_with_retries(|client| client.ask(method, &path, None::<&()>, Some(key)))
             .await
     }
 
@@ -140,35 +141,35 @@ impl Controller {
         }
     }
 
-    async fn granted(
+    async fn request_grant(
         &self,
         method: &str,
         path: &str,
         body: &impl Serialize,
         key: &str,
-    ) -> Result<Granted, ClientError> {
-        self.insist(|client| granted_once(client, method, path, body, key))
+    ) -> Result<ReservationAnswer, ClientError> {
+        self.ask_with_retries(|client| request_grant_once(client, method, path, body, key))
             .await
     }
 }
 
-async fn granted_once(
+async fn request_grant_once(
     client: &ServiceClient,
     method: &str,
     path: &str,
     body: &impl Serialize,
     key: &str,
-) -> Result<Granted, ClientError> {
+) -> Result<ReservationAnswer, ClientError> {
     let response = client.send(method, path, Some(body), Some(key)).await?;
-    let (status, bytes) = client.whole(response).await?;
+    let (status, bytes) = client.read_body(response).await?;
     if status.is_success() {
-        let read = serde_json::from_slice(&bytes).map(Granted::Reserved);
-        return read.map_err(|error| client.not_understood(error.to_string()));
+        let read = serde_json::from_slice(&bytes).map(ReservationAnswer::Reserved);
+        return read.map_err(|error| client.malformed_answer(error.to_string()));
     }
     // A problem document without a proof is another kind of problem.
     match serde_json::from_slice(&bytes) {
-        Ok(refused) => Ok(Granted::NoRoom(Box::new(refused))),
-        Err(_) => Err(client.problem(status, &bytes)),
+        Ok(refused) => Ok(ReservationAnswer::InsufficientBandwidth(Box::new(refused))),
+        Err(_) => Err(client.problem_error(status, &bytes)),
     }
 }
 
@@ -182,9 +183,9 @@ fn path_of(query: &ReservationQuery, after: Option<&str>) -> String {
             "before_ms",
             query.before_ms.map(|before| before.to_string()),
         ),
-        ("after", after.map(encoded)),
+        ("after", after.map(percent_encode)),
     ];
-    let mut path = format!("/reservations?limit={PAGE}");
+    let mut path = format!("/reservations?limit={PAGE_SIZE}");
     for (name, value) in fields {
         if let Some(value) = value {
             path.push_str(&format!("&{name}={value}"));

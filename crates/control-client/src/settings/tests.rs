@@ -11,33 +11,33 @@ fn key() -> PublicKey {
 #[test]
 fn written_settings_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join(FILE);
-    assert_eq!(Settings::load(&file).unwrap(), None);
+    let file = dir.path().join(FILE_NAME);
+    assert_eq!(ControllerSettings::load(&file).unwrap(), None);
     for site in [
-        Site {
+        ControllerEntry {
             url: "https://control.example:7513".parse().unwrap(),
-            known: Some(KnownBy::Key(key())),
+            known: Some(ControllerTrust::Key(key())),
         },
-        Site {
+        ControllerEntry {
             url: "https://[2001:db8::1]:1".parse().unwrap(),
-            known: Some(KnownBy::Authority("/etc/a \"b\".pem".into())),
+            known: Some(ControllerTrust::Authority("/etc/a \"b\".pem".into())),
         },
-        Site {
+        ControllerEntry {
             url: "unix:/run/control".parse().unwrap(),
             known: None,
         },
     ] {
-        let other = Site {
+        let other = ControllerEntry {
             url: "https://control2.example:7513".parse().unwrap(),
-            known: Some(KnownBy::Key(key())),
+            known: Some(ControllerTrust::Key(key())),
         };
         for others in [vec![], vec![other.clone()], vec![site.clone(), other]] {
-            let settings = Settings {
+            let settings = ControllerSettings {
                 first: site.clone(),
                 others,
             };
             settings.save(&file).unwrap();
-            assert_eq!(Settings::load(&file).unwrap(), Some(settings));
+            assert_eq!(ControllerSettings::load(&file).unwrap(), Some(settings));
         }
     }
 }
@@ -56,12 +56,12 @@ fn incomplete_settings_are_refused() {
         "url = \"unix:/s\"\n[[other]]\nurl = \"https://h\"",
         "url = \"unix:/s\"\n[[other]]\nurl = \"unix:/t\"\n[[other.other]]\nurl = \"unix:/u\"",
     ] {
-        assert!(Settings::parse(text).is_err(), "{text}");
+        assert!(ControllerSettings::parse(text).is_err(), "{text}");
     }
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join(FILE);
-    std::fs::write(&file, "#".repeat(MAX_BYTES as usize + 1)).unwrap();
-    let error = Settings::load(&file).unwrap_err().to_string();
+    let file = dir.path().join(FILE_NAME);
+    std::fs::write(&file, "#".repeat(MAX_FILE_BYTES as usize + 1)).unwrap();
+    let error = ControllerSettings::load(&file).unwrap_err().to_string();
     assert!(
         error.contains("too long") && !error.contains('\n'),
         "{error}"
@@ -71,7 +71,7 @@ fn incomplete_settings_are_refused() {
 proptest! {
     #[test]
     fn any_text_parses_or_fails_in_one_line(text in ".{0,200}") {
-        if let Err(problem) = Settings::parse(&text) {
+        if let Err(problem) = ControllerSettings::parse(&text) {
             let error = SettingsError::Malformed {
                 file: "f".into(),
                 problem: printable(problem.as_bytes())

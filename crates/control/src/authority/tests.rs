@@ -76,7 +76,7 @@ proptest! {
     }
 }
 
-fn of(role: &str) -> Vec<Right> {
+fn rights_of(role: &str) -> Vec<Right> {
     let roles = builtin_roles();
     let found = roles.into_iter().find(|found| found.name == role);
     found.unwrap().rights
@@ -85,7 +85,7 @@ fn of(role: &str) -> Vec<Right> {
 #[test]
 fn builtin_roles_match_their_documentation() {
     let may = |role, resource, permission, subject: &Subject| {
-        decide("x", &of(role), resource, permission, subject).is_ok()
+        decide("x", &rights_of(role), resource, permission, subject).is_ok()
     };
     let (own, others) = (Subject::own(), Subject::all());
     for resource in Resource::ALL {
@@ -129,7 +129,7 @@ fn refusal_names_what_would_be_allowed() {
             .unwrap_err()
             .to_string()
     };
-    let client = of("client");
+    let client = rights_of("client");
     assert_eq!(
         reported(&client, Resource::Map),
         "no role of ana may change the map: longhaul control grant gives it one that may"
@@ -186,7 +186,7 @@ fn each_covering_right_has_its_own_limits() {
     assert_eq!(rates(Permission::Create, &at(&["geneva"])), [Some(1)]);
     assert_eq!(rates(Permission::Modify, &Subject::own()), [None, Some(9)]);
     assert!(rates(Permission::Signal, &at(&["denver"])).is_empty());
-    let reserver = of("reserver");
+    let reserver = rights_of("reserver");
     let may = |permission, subject: &Subject| {
         decide("x", &reserver, Resource::Reservations, permission, subject).is_ok()
     };

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Life, Machine, Provision};
+use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationMachine};
 
-use super::judge::Followed;
-use crate::reservations::Desk;
+use super::judge::TrackedReservation;
+use crate::reservations::ReservationStore;
 
 /// Reservations that concern the network, and the number of reservations in each state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Following {
+pub struct ReservationTracker {
     /// Change number of the reservation store up to which this is current.
     number: Option<u64>,
-    followed: BTreeMap<ReservationId, Followed>,
+    followed: BTreeMap<ReservationId, TrackedReservation>,
     /// State of each reservation.
     of_each: BTreeMap<ReservationId, &'static str>,
     states: BTreeMap<&'static str, i64>,
@@ -22,16 +22,16 @@ pub struct Following {
 
 /// Reservations whose circuits may have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Different {
+pub enum ChangedReservations {
     /// All reservations.
     All,
     /// Only these reservations.
     These(BTreeSet<ReservationId>),
 }
 
-impl Different {
+impl ChangedReservations {
     /// Adds further changes.
-    pub fn and(&mut self, other: Self) {
+    pub fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::All, _) => {}
             (Self::These(ids), Self::These(others)) => ids.extend(others),
@@ -41,21 +41,21 @@ impl Different {
 
     /// Returns the changes and leaves none.
     #[must_use]
-    pub fn taken(&mut self) -> Self {
+    pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::These(BTreeSet::new()))
     }
 }
 
-impl Following {
+impl ReservationTracker {
     /// Processes changes of the book. Returns the changed reservations that concern the network,
     /// now or before.
-    pub fn take(&mut self, desk: &Desk) -> Different {
+    pub fn update(&mut self, desk: &ReservationStore) -> ChangedReservations {
         let changed = self.number.and_then(|number| desk.changed_since(number));
-        self.number = Some(desk.number());
+        self.number = Some(desk.change_count());
         match changed {
             Some(mut changed) => {
-                changed.retain(|id| self.one(desk, *id));
-                Different::These(changed)
+                changed.retain(|id| self.update_one(desk, *id));
+                ChangedReservations::These(changed)
             }
             None => {
                 let number = self.number;
@@ -64,15 +64,15 @@ impl Following {
                     ..Self::default()
                 };
                 for (id, ..) in desk.reservations() {
-                    self.one(desk, id);
+                    self.update_one(desk, id);
                 }
-                Different::All
+                ChangedReservations::All
             }
         }
     }
 
     /// Processes one reservation. Returns true if it concerns the network, now or before.
-    fn one(&mut self, desk: &Desk, id: ReservationId) -> bool {
+    fn update_one(&mut self, desk: &ReservationStore, id: ReservationId) -> bool {
         let known = desk.reservation(id);
         let state = known.map(|(_, reservation)| state(reservation.machine));
         let before = match state {
@@ -88,7 +88,9 @@ impl Following {
                 *self.states.entry(state).or_default() += 1;
             }
         }
-        match known.and_then(|(detail, reservation)| Followed::of(desk, id, detail, reservation)) {
+        match known.and_then(|(detail, reservation)| {
+            TrackedReservation::track(desk, id, detail, reservation)
+        }) {
             Some(followed) => {
                 self.followed.insert(id, followed);
                 true
@@ -99,7 +101,7 @@ impl Following {
 
     /// Returns the reservations that concern the network, by ID.
     #[must_use]
-    pub const fn followed(&self) -> &BTreeMap<ReservationId, Followed> {
+    pub const fn followed(&self) -> &BTreeMap<ReservationId, TrackedReservation> {
         &self.followed
     }
 
@@ -111,15 +113,15 @@ impl Following {
 }
 
 /// Returns the state of a reservation as a metric label.
-const fn state(machine: Machine) -> &'static str {
+const fn state(machine: ReservationMachine) -> &'static str {
     match (machine.life, machine.provision) {
-        (Life::Failed, _) => "failed",
-        (Life::PassedEndTime, _) => "passed_end_time",
-        (Life::Terminating | Life::Terminated, _) => "terminated",
-        (Life::Created, None) => "held",
-        (Life::Created, Some(Provision::Released)) => "reserved",
-        (Life::Created, Some(Provision::Provisioning)) => "provisioning",
-        (Life::Created, Some(Provision::Provisioned)) => "provisioned",
-        (Life::Created, Some(Provision::Releasing)) => "releasing",
+        (LifecyclePhase::Failed, _) => "failed",
+        (LifecyclePhase::PassedEndTime, _) => "passed_end_time",
+        (LifecyclePhase::Terminating | LifecyclePhase::Terminated, _) => "terminated",
+        (LifecyclePhase::Created, None) => "held",
+        (LifecyclePhase::Created, Some(ProvisionPhase::Released)) => "reserved",
+        (LifecyclePhase::Created, Some(ProvisionPhase::Provisioning)) => "provisioning",
+        (LifecyclePhase::Created, Some(ProvisionPhase::Provisioned)) => "provisioned",
+        (LifecyclePhase::Created, Some(ProvisionPhase::Releasing)) => "releasing",
     }
 }

@@ -23,7 +23,7 @@ const LIFETIME_MS: u64 = MAX_GRANT_LIFETIME.as_millis() as u64;
 
 /// Reason why no grant is issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoGrants {
+pub enum GrantRefusal {
     /// The reservation is not provisioned.
     #[error("reservation {0} is not provisioned: longhaul reservations {0} provision")]
     Released(u64),
@@ -96,14 +96,14 @@ pub fn grants(
     holder: PublicKey,
     signer: &SigningKey,
     now_ms: u64,
-) -> Result<PathGrants, NoGrants> {
-    let issue = Issue::new(reservation, holder, signer, now_ms)?;
+) -> Result<PathGrants, GrantRefusal> {
+    let issue = GrantIssuer::new(reservation, holder, signer, now_ms)?;
     let piece = issue.piece;
     let is_near = issue.end_ms() > piece.start_ms;
     let items = (0..).zip(&piece.paths).map(|(at, path)| {
-        let on_it = OnPath::of(path, map);
+        let on_it = DepotsOnPath::on_path(path, map);
         let grant = match is_near && !on_it.all.is_empty() {
-            true => Some(issue.signed(at, path, &on_it)?),
+            true => Some(issue.sign_grant(at, path, &on_it)?),
             false => None,
         };
         Ok(PathGrant {
@@ -119,7 +119,7 @@ pub fn grants(
             true => issue.end_ms(),
             false => piece.end_ms.min(piece.start_ms.saturating_add(LIFETIME_MS)),
         },
-        items: items.collect::<Result<_, NoGrants>>()?,
+        items: items.collect::<Result<_, GrantRefusal>>()?,
     })
 }
 
@@ -135,32 +135,32 @@ pub fn renewal(
     holder: PublicKey,
     signer: &SigningKey,
     now_ms: u64,
-) -> Result<String, NoGrants> {
+) -> Result<String, GrantRefusal> {
     let id = reservation.id;
-    let issue = Issue::new(reservation, holder, signer, now_ms)?;
+    let issue = GrantIssuer::new(reservation, holder, signer, now_ms)?;
     let piece = issue.piece;
     if issue.end_ms() <= piece.start_ms {
         let early = piece.start_ms.saturating_sub(now_ms);
-        return Err(NoGrants::Early(id, early / 1000));
+        return Err(GrantRefusal::Early(id, early / 1000));
     }
     let mut paths = (0..).zip(&piece.paths);
     let found = paths.find(|(at, _)| issue.name(*at) == circuit);
-    let (at, path) = found.ok_or(NoGrants::Elsewhere(id))?;
-    let on_it = OnPath::of(path, map);
+    let (at, path) = found.ok_or(GrantRefusal::Elsewhere(id))?;
+    let on_it = DepotsOnPath::on_path(path, map);
     if !on_it.keys().contains(depot) {
-        return Err(NoGrants::Elsewhere(id));
+        return Err(GrantRefusal::Elsewhere(id));
     }
-    issue.signed(at, path, &on_it)
+    issue.sign_grant(at, path, &on_it)
 }
 
 /// Returns the current or next piece of a reservation.
-fn stretch(reservation: &Reservation, now_ms: u64) -> Result<&Piece, NoGrants> {
+fn current_piece(reservation: &Reservation, now_ms: u64) -> Result<&Piece, GrantRefusal> {
     let state = reservation.state;
     match state.life {
         LifeState::Created => {}
-        LifeState::PassedEndTime => return Err(NoGrants::Over(reservation.id)),
+        LifeState::PassedEndTime => return Err(GrantRefusal::Over(reservation.id)),
         LifeState::Terminating | LifeState::Terminated | LifeState::Failed => {
-            return Err(NoGrants::Ended(reservation.id));
+            return Err(GrantRefusal::Ended(reservation.id));
         }
     }
     let is_wanted = matches!(
@@ -168,15 +168,15 @@ fn stretch(reservation: &Reservation, now_ms: u64) -> Result<&Piece, NoGrants> {
         Some(ProvisionState::Provisioning | ProvisionState::Provisioned)
     );
     if !is_wanted {
-        return Err(NoGrants::Released(reservation.id));
+        return Err(GrantRefusal::Released(reservation.id));
     }
     let mut pieces = reservation.pieces.iter();
     let piece = pieces.find(|piece| piece.end_ms > now_ms);
-    piece.ok_or(NoGrants::Over(reservation.id))
+    piece.ok_or(GrantRefusal::Over(reservation.id))
 }
 
 /// Parameters of grants for one piece of a reservation, for one holder at one time.
-struct Issue<'a> {
+struct GrantIssuer<'a> {
     reservation: &'a Reservation,
     piece: &'a Piece,
     holder: PublicKey,
@@ -184,7 +184,7 @@ struct Issue<'a> {
     now_ms: u64,
 }
 
-impl<'a> Issue<'a> {
+impl<'a> GrantIssuer<'a> {
     /// Selects the current or next piece of a reservation.
     ///
     /// # Errors
@@ -194,10 +194,10 @@ impl<'a> Issue<'a> {
         holder: PublicKey,
         signer: &'a SigningKey,
         now_ms: u64,
-    ) -> Result<Self, NoGrants> {
+    ) -> Result<Self, GrantRefusal> {
         Ok(Self {
             reservation,
-            piece: stretch(reservation, now_ms)?,
+            piece: current_piece(reservation, now_ms)?,
             holder,
             signer,
             now_ms,
@@ -219,17 +219,17 @@ impl<'a> Issue<'a> {
     }
 
     /// Signs the grant of the path at this index, which has depots.
-    fn signed(
+    fn sign_grant(
         &self,
         at: usize,
         path: &ReservedPath,
-        on_it: &OnPath<'_>,
-    ) -> Result<String, NoGrants> {
+        on_it: &DepotsOnPath<'_>,
+    ) -> Result<String, GrantRefusal> {
         let mut grant = CircuitGrant {
             circuit: self.name(at).to_string().into_bytes(),
             holder: self.holder,
-            from: end(&self.reservation.from),
-            to: end(&self.reservation.to),
+            from: end_name(&self.reservation.from),
+            to: end_name(&self.reservation.to),
             start_unix_ms: self.piece.start_ms,
             end_unix_ms: self.end_ms(),
             rate: path.rate_bps,
@@ -241,20 +241,20 @@ impl<'a> Issue<'a> {
         };
         grant
             .sign(self.signer)
-            .map_err(|error| NoGrants::Sign(error.to_string()))?;
+            .map_err(|error| GrantRefusal::Sign(error.to_string()))?;
         let text = grant.to_text();
-        text.map_err(|error| NoGrants::Sign(error.to_string()))
+        text.map_err(|error| GrantRefusal::Sign(error.to_string()))
     }
 }
 
 /// Depots at the sites of a path.
-struct OnPath<'a> {
+struct DepotsOnPath<'a> {
     /// Depots in the order in which the bytes pass their sites; within a site, in the map's order.
     all: Vec<&'a Depot>,
 }
 
-impl<'a> OnPath<'a> {
-    fn of(path: &ReservedPath, map: &'a Map) -> Self {
+impl<'a> DepotsOnPath<'a> {
+    fn on_path(path: &ReservedPath, map: &'a Map) -> Self {
         let first = path.links.first().map(|link| &link.from);
         let sites = first
             .into_iter()
@@ -271,10 +271,10 @@ impl<'a> OnPath<'a> {
 
     /// Returns the depots that a route passes: of each site the first with an address that is not
     /// known to be down.
-    fn passed(&self) -> Vec<&'a Depot> {
+    fn route_depots(&self) -> Vec<&'a Depot> {
         let mut passed: Vec<&Depot> = Vec::new();
         for depot in &self.all {
-            let is_there = address(depot).is_some() && depot.state.usable();
+            let is_there = address(depot).is_some() && depot.state.is_usable();
             let is_new = passed.last().is_none_or(|last| last.site != depot.site);
             if is_there && is_new {
                 passed.push(depot);
@@ -286,7 +286,7 @@ impl<'a> OnPath<'a> {
     /// Returns the keys of the depots that the grant is for.
     fn keys(&self) -> BTreeSet<PublicKey> {
         // If a grant cannot hold all keys, the depots on routes come first.
-        let passed = self.passed();
+        let passed = self.route_depots();
         let others = self.all.iter().copied();
         let mut keys = BTreeSet::new();
         for depot in passed.into_iter().chain(others) {
@@ -306,7 +306,7 @@ impl<'a> OnPath<'a> {
     /// Returns the route over the depots. `None` without depots, and if it exceeds the maximum
     /// length (LH-ROUTE-4).
     fn route(&self) -> Option<Route> {
-        let hops = self.passed().into_iter().filter_map(|depot| {
+        let hops = self.route_depots().into_iter().filter_map(|depot| {
             Some(Hop {
                 endpoint: address(depot)?.clone(),
                 strict: true,
@@ -325,7 +325,7 @@ fn address(depot: &Depot) -> Option<&Endpoint> {
 }
 
 /// Shortens an end's name for a grant.
-fn end(name: &str) -> String {
+fn end_name(name: &str) -> String {
     let mut name = printable(name.as_bytes());
     let mut most = MAX_END_BYTES.min(name.len());
     while !name.is_char_boundary(most) {

@@ -4,49 +4,51 @@ use std::collections::BTreeSet;
 
 use longhaul_circuits::book::Reservation;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Life, Machine, Provision};
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationMachine};
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{Circuit as Shown, CircuitStanding};
-use longhaul_setup::circuit::{Circuit, PartId};
-use longhaul_setup::reconcile::{Reconciler, Standing};
+use longhaul_setup::circuit::{CircuitSpec, PartId};
+use longhaul_setup::reconcile::{CircuitStatus, Reconciler};
 
-use super::plan::{self, NoCircuit};
-use crate::reservations::desk::Detail;
-use crate::reservations::{Desk, Settled};
+use super::plan::{self, CircuitError};
+use crate::reservations::desk::ReservationDetail;
+use crate::reservations::{CircuitResult, ReservationStore};
 
 /// Reservation that is, or may be, set up on the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct TrackedReservation {
     /// States of the reservation.
-    pub machine: Machine,
+    pub machine: ReservationMachine,
     /// Circuit of the reservation, or the reason why it has no circuit.
-    pub circuit: Result<Circuit, NoCircuit>,
+    pub circuit: Result<CircuitSpec, CircuitError>,
     /// Sites that are not set up.
     pub not_set_up: Vec<String>,
     /// Parts at which the traffic of its paths is counted.
     pub counted: BTreeSet<PartId>,
 }
 
-impl Followed {
+impl TrackedReservation {
     /// Creates the entry of a reservation. `None` if nothing of it is, or may be, on the network.
     #[must_use]
-    pub fn of(
-        desk: &Desk,
+    pub fn track(
+        desk: &ReservationStore,
         id: ReservationId,
-        detail: &Detail,
+        detail: &ReservationDetail,
         reservation: &Reservation,
     ) -> Option<Self> {
         let machine = reservation.machine;
-        let is_followed = machine.life == Life::Created
-            && !matches!(machine.provision, None | Some(Provision::Released));
+        let is_followed = machine.life == LifecyclePhase::Created
+            && !matches!(machine.provision, None | Some(ProvisionPhase::Released));
         if !is_followed || reservation.plan.0.is_empty() {
             return None;
         }
         let circuit = plan::circuit(desk, id, detail, reservation);
-        let counted = circuit.as_ref().map(|circuit| plan::counted(desk, circuit));
+        let counted = circuit
+            .as_ref()
+            .map(|circuit| plan::counted_parts(desk, circuit));
         Some(Self {
             machine,
-            not_set_up: plan::not_set_up(desk, &reservation.plan)
+            not_set_up: plan::unmanaged_sites(desk, &reservation.plan)
                 .into_iter()
                 .collect(),
             counted: counted.unwrap_or_default(),
@@ -56,17 +58,17 @@ impl Followed {
 
     /// Returns the circuit, if it should be set up.
     #[must_use]
-    pub fn wanted(&self) -> Option<&Circuit> {
+    pub fn wanted_circuit(&self) -> Option<&CircuitSpec> {
         self.circuit.as_ref().ok().filter(|_| self.is_wanted())
     }
 
     /// Returns true if the circuit should be set up in its window.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
-        self.machine.life == Life::Created
+        self.machine.life == LifecyclePhase::Created
             && matches!(
                 self.machine.provision,
-                Some(Provision::Provisioning | Provision::Provisioned)
+                Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned)
             )
     }
 }
@@ -75,18 +77,18 @@ impl Followed {
 #[must_use]
 pub fn judge(
     id: ReservationId,
-    followed: &Followed,
+    followed: &TrackedReservation,
     reconciler: &Reconciler,
-    now: Moment,
-) -> (Option<Settled>, Shown) {
+    now: MomentMs,
+) -> (Option<CircuitResult>, Shown) {
     let shown = |standing, why: Option<String>| Shown {
         standing,
         not_set_up: followed.not_set_up.clone(),
         why,
     };
     let confirmed = match followed.machine.provision {
-        Some(Provision::Provisioning) => Some(Settled::SetUp),
-        Some(Provision::Releasing) => Some(Settled::TornDown),
+        Some(ProvisionPhase::Provisioning) => Some(CircuitResult::SetUp),
+        Some(ProvisionPhase::Releasing) => Some(CircuitResult::TornDown),
         _ => None,
     };
     let circuit = match &followed.circuit {
@@ -100,24 +102,24 @@ pub fn judge(
         }
     };
     if !followed.is_wanted() {
-        let is_gone = reconciler.left_of(circuit) == 0;
+        let is_gone = reconciler.remaining_parts_of(circuit) == 0;
         return (
             confirmed.filter(|_| is_gone),
             shown(CircuitStanding::TearingDown, None),
         );
     }
-    match reconciler.standing(&plan::circuit_name(id), now) {
-        None | Some(Standing::Waiting) => (confirmed, shown(CircuitStanding::Waiting, None)),
-        Some(Standing::SettingUp) => (None, shown(CircuitStanding::SettingUp, None)),
-        Some(Standing::Provisioned) => (confirmed, shown(CircuitStanding::SetUp, None)),
-        Some(Standing::Failed { why, .. }) => {
+    match reconciler.status(&plan::circuit_name(id), now) {
+        None | Some(CircuitStatus::Waiting) => (confirmed, shown(CircuitStanding::Waiting, None)),
+        Some(CircuitStatus::SettingUp) => (None, shown(CircuitStanding::SettingUp, None)),
+        Some(CircuitStatus::Provisioned) => (confirmed, shown(CircuitStanding::SetUp, None)),
+        Some(CircuitStatus::Failed { why, .. }) => {
             let why = why.to_string();
             (
-                Some(Settled::Failed(why.clone())),
+                Some(CircuitResult::Failed(why.clone())),
                 shown(CircuitStanding::Failed, Some(why)),
             )
         }
         // The book will soon end the reservation.
-        Some(Standing::Over { .. }) => (confirmed, shown(CircuitStanding::TearingDown, None)),
+        Some(CircuitStatus::Over { .. }) => (confirmed, shown(CircuitStanding::TearingDown, None)),
     }
 }

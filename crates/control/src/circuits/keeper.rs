@@ -6,50 +6,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::machine::Provision;
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::machine::ProvisionPhase;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::Carried;
-use longhaul_setup::circuit::{Name, PartId};
-use longhaul_setup::conductor::Conductor;
+use longhaul_setup::circuit::{EntityName, PartId};
+use longhaul_setup::conductor::DriverRunner;
 use longhaul_setup::driver::{Driver, counters};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::following::{Different, Following};
-use super::judge::{Followed, judge};
+use super::following::{ChangedReservations, ReservationTracker};
+use super::judge::{TrackedReservation, judge};
 use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
 use crate::leader::{self, Leadership};
-use crate::reservations::{Asker, Book, Clock, Command, Settled, api_moment};
+use crate::reservations::{
+    CircuitResult, Clock, ReservationCaller, ReservationCommand, ReservationsHandle, api_moment,
+};
 
 /// Interval between counts of traffic.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Follows the book, and runs the drivers while this controller leads.
-pub struct Keeper {
-    book: Book,
+pub struct CircuitController {
+    book: ReservationsHandle,
     leadership: watch::Receiver<Leadership>,
-    make: Box<dyn Fn() -> Conductor + Send + Sync>,
+    make: Box<dyn Fn() -> DriverRunner + Send + Sync>,
     /// Drivers of the current term of leading.
-    conductor: Option<Arc<Conductor>>,
+    conductor: Option<Arc<DriverRunner>>,
     view: CircuitsView,
     clock: Clock,
-    following: Following,
+    following: ReservationTracker,
     /// Reservations whose circuits changed since they were last judged.
-    different: Different,
+    different: ChangedReservations,
 }
 
-impl Keeper {
+impl CircuitController {
     /// Creates the task. `make` creates the drivers for each term of leading. They must be new for
     /// each term, as another controller may have changed the nodes, and dropped drivers release
     /// their nodes.
     #[must_use]
     pub fn new(
-        book: Book,
+        book: ReservationsHandle,
         leadership: watch::Receiver<Leadership>,
-        make: impl Fn() -> Conductor + Send + Sync + 'static,
+        make: impl Fn() -> DriverRunner + Send + Sync + 'static,
         view: CircuitsView,
         clock: Clock,
     ) -> Self {
@@ -60,8 +62,8 @@ impl Keeper {
             conductor: None,
             view,
             clock,
-            following: Following::default(),
-            different: Different::All,
+            following: ReservationTracker::default(),
+            different: ChangedReservations::All,
         }
     }
 
@@ -71,8 +73,8 @@ impl Keeper {
         // Until the journal has been read, no circuit is wanted, so existing ones would be torn
         // down.
         tokio::select! {
-            is_known = read_first(&mut changes) => if !is_known { return },
-            () = ended(&mut stop) => return,
+            is_known = wait_until_read(&mut changes) => if !is_known { return },
+            () = wait_for_stop(&mut stop) => return,
         }
         let mut leads = self.book.leads();
         loop {
@@ -80,29 +82,29 @@ impl Keeper {
             if term.is_some() && *leads.borrow_and_update() == term {
                 tokio::select! {
                     () = self.conduct(changes.clone()) => {}
-                    () = ended(&mut stop) => return,
+                    () = wait_for_stop(&mut stop) => return,
                 }
                 // Circuits stay set up; the new leader takes over.
                 self.conductor = None;
                 continue;
             }
-            self.look_on().await;
+            self.publish_states().await;
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 () = leader::changed(&mut self.leadership) => {}
                 () = leader::changed(&mut leads) => {}
-                () = ended(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
         }
     }
 
     /// Publishes the states of reservations. The states of circuits are known to the leader only.
-    async fn look_on(&mut self) {
+    async fn publish_states(&mut self) {
         let following = &mut self.following;
         // If the book cannot be read, the last states stay.
-        let _ = self.book.read(|desk, _| following.take(desk)).await;
+        let _ = self.book.read(|desk, _| following.update(desk)).await;
         self.view
-            .stand(BTreeMap::new(), self.following.states().clone());
+            .set_circuits(BTreeMap::new(), self.following.states().clone());
     }
 
     /// Runs the drivers until another controller leads, or the book is no longer written.
@@ -117,7 +119,8 @@ impl Keeper {
         let conductor = Arc::new((self.make)());
         self.conductor = Some(conductor.clone());
         // New drivers know nothing of earlier requests.
-        (self.following, self.different) = (Following::default(), Different::All);
+        (self.following, self.different) =
+            (ReservationTracker::default(), ChangedReservations::All);
         let clock = self.clock.clone();
         let (_halt, until) = watch::channel(false);
         let following = async {
@@ -150,17 +153,17 @@ impl Keeper {
         count.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut counting: JoinSet<()> = JoinSet::new();
         loop {
-            self.settle().await;
+            self.report_results().await;
             tokio::select! {
                 changed = changes.changed() => match changed {
                     Ok(()) => drop(self.take_book(false).await),
                     Err(_) => return,
                 },
                 // Any circuit may have changed.
-                _ = progress.changed() => self.different = Different::All,
+                _ = progress.changed() => self.different = ChangedReservations::All,
                 _ = count.tick(), if counting.is_empty() => {
-                    self.count(&mut counting);
-                    self.different = Different::All;
+                    self.count_traffic(&mut counting);
+                    self.different = ChangedReservations::All;
                 }
                 Some(_) = counting.join_next() => {}
             }
@@ -172,7 +175,7 @@ impl Keeper {
     /// otherwise.
     async fn take_book(&mut self, is_first: bool) -> bool {
         let following = &mut self.following;
-        let different = match self.book.read(|desk, _| following.take(desk)).await {
+        let different = match self.book.read(|desk, _| following.update(desk)).await {
             Ok(different) => different,
             Err(error) => {
                 tracing::warn!(%error, "circuits stay as they were");
@@ -180,39 +183,47 @@ impl Keeper {
             }
         };
         let followed = self.following.followed();
-        let provisioned = followed
-            .iter()
-            .filter(|(_, one)| is_first && one.machine.provision == Some(Provision::Provisioned));
-        let provisioned: Vec<Name> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
+        let provisioned = followed.iter().filter(|(_, one)| {
+            is_first && one.machine.provision == Some(ProvisionPhase::Provisioned)
+        });
+        let provisioned: Vec<EntityName> = provisioned.map(|(id, _)| circuit_name(*id)).collect();
         let Some(conductor) = &self.conductor else {
             return false;
         };
         match &different {
-            Different::All => {
-                let wanted = followed.values().filter_map(Followed::wanted).cloned();
+            ChangedReservations::All => {
+                let wanted = followed
+                    .values()
+                    .filter_map(TrackedReservation::wanted_circuit)
+                    .cloned();
                 let wanted: Vec<_> = wanted.collect();
-                conductor.with(|reconciler| {
-                    reconciler.want(wanted);
+                conductor.update(|reconciler| {
+                    reconciler.set_wanted(wanted);
                     provisioned
                         .iter()
-                        .for_each(|name| reconciler.was_provisioned(name));
+                        .for_each(|name| reconciler.mark_provisioned(name));
                 });
             }
             // Reservations that are not on the network concern no driver.
-            Different::These(ids) if ids.is_empty() => {}
-            Different::These(ids) => {
-                let wanted = |id| followed.get(id).and_then(Followed::wanted).cloned();
+            ChangedReservations::These(ids) if ids.is_empty() => {}
+            ChangedReservations::These(ids) => {
+                let wanted = |id| {
+                    followed
+                        .get(id)
+                        .and_then(TrackedReservation::wanted_circuit)
+                        .cloned()
+                };
                 let changed = ids.iter().map(|id| (circuit_name(*id), wanted(id)));
                 let changed: Vec<_> = changed.collect();
-                conductor.with(|reconciler| reconciler.want_instead(changed));
+                conductor.update(|reconciler| reconciler.update_wanted(changed));
             }
         }
-        self.different.and(different);
+        self.different.merge(different);
         true
     }
 
     /// Reports the results of changed circuits to the book, and publishes their states.
-    async fn settle(&mut self) {
+    async fn report_results(&mut self) {
         let now = (self.clock)();
         let mut settled = Vec::new();
         let Some(conductor) = &self.conductor else {
@@ -225,29 +236,29 @@ impl Keeper {
             settled.extend(what.map(|what| (id, what)));
             circuit
         };
-        match self.different.taken() {
-            Different::All => {
-                let shown = conductor.look(|reconciler| {
+        match self.different.take() {
+            ChangedReservations::All => {
+                let shown = conductor.read_state(|reconciler| {
                     let shown = followed.iter();
                     shown
                         .map(|(id, one)| (*id, stands(*id, one, reconciler)))
                         .collect()
                 });
-                self.view.stand(shown, states);
+                self.view.set_circuits(shown, states);
             }
-            Different::These(ids) => {
-                let shown = conductor.look(|reconciler| {
+            ChangedReservations::These(ids) => {
+                let shown = conductor.read_state(|reconciler| {
                     let shown = ids.into_iter().map(|id| (id, followed.get(&id)));
                     shown
                         .map(|(id, one)| (id, one.map(|one| stands(id, one, reconciler))))
                         .collect()
                 });
-                self.view.stand_otherwise(shown, states);
+                self.view.update_circuits(shown, states);
             }
         }
         let failed = settled
             .iter()
-            .filter(|(_, what)| matches!(what, Settled::Failed(_)));
+            .filter(|(_, what)| matches!(what, CircuitResult::Failed(_)));
         for (id, what) in failed.clone() {
             tracing::warn!(
                 reservation = crate::reservations::reported::number(*id),
@@ -259,19 +270,23 @@ impl Keeper {
         if settled.is_empty() {
             return;
         }
-        let asker = Asker {
+        let asker = ReservationCaller {
             owner: OPERATOR.to_owned(),
             name: OPERATOR.to_owned(),
             rights: None,
         };
-        match self.book.ask(asker, Command::Settle(settled), None).await {
+        match self
+            .book
+            .execute(asker, ReservationCommand::Settle(settled), None)
+            .await
+        {
             // Settled circuits are in the book now and need not be reported again.
             Ok(_) => {
-                self.view.failed(failures);
+                self.view.count_failures(failures);
                 self.take_book(false).await;
             }
             Err(error) => {
-                self.different = Different::All;
+                self.different = ChangedReservations::All;
                 tracing::warn!(
                     %error,
                     "what became of circuits could not be written: it is tried again"
@@ -281,7 +296,7 @@ impl Keeper {
     }
 
     /// Counts the traffic of all paths in the background.
-    fn count(&self, counting: &mut JoinSet<()>) {
+    fn count_traffic(&self, counting: &mut JoinSet<()>) {
         let now = (self.clock)();
         let all: BTreeSet<PartId> = self
             .following
@@ -293,7 +308,7 @@ impl Keeper {
         let Some(conductor) = &self.conductor else {
             return;
         };
-        conductor.look(|reconciler| {
+        conductor.read_state(|reconciler| {
             let owner = reconciler.owner().clone();
             for (id, one) in self.following.followed() {
                 let there = reconciler.parts(&circuit_name(*id), now).into_iter();
@@ -308,34 +323,34 @@ impl Keeper {
             let mut asked: JoinSet<Option<(PartId, Carried)>> = JoinSet::new();
             for (driver, owner, part) in parts {
                 let clock = clock.clone();
-                asked.spawn(async move { carried(&*driver, owner, part, &|| clock()).await });
+                asked.spawn(async move { read_counters(&*driver, owner, part, &|| clock()).await });
             }
             let mut counted = BTreeMap::new();
             while let Some(answer) = asked.join_next().await {
                 counted.extend(answer.ok().flatten());
             }
-            view.count(&all, counted);
+            view.record_traffic(&all, counted);
         });
     }
 }
 
 /// Completes when `stop` is true.
-async fn ended(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     // A dropped sender means the same.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// Waits until the journal has been read. Returns false if it never will be.
-async fn read_first(changes: &mut watch::Receiver<u64>) -> bool {
+async fn wait_until_read(changes: &mut watch::Receiver<u64>) -> bool {
     changes.wait_for(|times| *times > 0).await.is_ok()
 }
 
 /// Reads the counters of a part; `None` if its driver cannot.
-async fn carried(
+async fn read_counters(
     driver: &dyn Driver,
-    owner: Name,
+    owner: EntityName,
     part: PartId,
-    clock: &(dyn Fn() -> Moment + Sync),
+    clock: &(dyn Fn() -> MomentMs + Sync),
 ) -> Option<(PartId, Carried)> {
     let counted = counters(driver, owner, part.clone()).await.ok()?;
     let carried = Carried {

@@ -4,19 +4,21 @@ use std::collections::BTreeSet;
 
 use longhaul_circuits::book::Reservation;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::request::Plan;
-use longhaul_circuits::split::Route as Planned;
+use longhaul_circuits::request::ReservationPlan;
+use longhaul_circuits::split::RatedPath as Planned;
 use longhaul_control_api::reservations::SourcePortRange;
-use longhaul_setup::circuit::{Circuit, Hop, Name, PartId, Piece, Route};
-use longhaul_setup::streams::{Prefix, SourcePorts, Streams, Transport};
+use longhaul_setup::circuit::{
+    CircuitHop, CircuitPiece, CircuitRoute, CircuitSpec, EntityName, PartId,
+};
+use longhaul_setup::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 
-use crate::reservations::desk::{Desk, Detail};
-use crate::reservations::names::Names;
+use crate::reservations::desk::{ReservationDetail, ReservationStore};
+use crate::reservations::names::NetworkNames;
 use crate::reservations::{reported, streams};
 
 /// Reason why a reservation has no circuit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoCircuit {
+pub enum CircuitError {
     /// The addresses of its streams are unknown.
     #[error(
         "the addresses of {0} are not known: name them on the map, or ask for it anew with \
@@ -39,8 +41,8 @@ pub enum NoCircuit {
 
 /// Returns the name of a reservation's circuit, which is its number.
 #[must_use]
-pub fn circuit_name(id: ReservationId) -> Name {
-    Name::of_number(reported::number(id))
+pub fn circuit_name(id: ReservationId) -> EntityName {
+    EntityName::from_number(reported::number(id))
 }
 
 /// Converts a reservation into a circuit.
@@ -48,69 +50,73 @@ pub fn circuit_name(id: ReservationId) -> Name {
 /// # Errors
 /// [`NoCircuit`]: nothing of it can be set up.
 pub fn circuit(
-    desk: &Desk,
+    desk: &ReservationStore,
     id: ReservationId,
-    detail: &Detail,
+    detail: &ReservationDetail,
     reservation: &Reservation,
-) -> Result<Circuit, NoCircuit> {
-    let address = |place: &crate::reservations::wanted::Place| {
+) -> Result<CircuitSpec, CircuitError> {
+    let address = |place: &crate::reservations::wanted::ReservationEnd| {
         place
             .address
-            .ok_or_else(|| NoCircuit::Address(place.name.clone()))
+            .ok_or_else(|| CircuitError::Address(place.name.clone()))
     };
     let (from, to) = (address(&detail.from)?, address(&detail.to)?);
     if detail.ports.is_none() {
-        return Err(NoCircuit::Ports);
+        return Err(CircuitError::Ports);
     }
     if !desk.is_managed(detail, reservation) {
-        return Err(NoCircuit::NoDriver);
+        return Err(CircuitError::NoDriver);
     }
     let plan = &reservation.plan;
-    let ports = streams::ports(plan, detail.ports, detail.pinned);
+    let ports = streams::path_ports(plan, detail.ports, detail.pinned);
     let pieces = plan.0.iter().zip(ports).map(|(piece, ports)| {
         let routes = piece.routes.iter().zip(ports);
         let routes = routes
-            .map(|(planned, ports)| route(desk.names(), planned, streams_of(from, to, ports)));
-        Ok(Piece {
+            .map(|(planned, ports)| route(desk.names(), planned, path_streams(from, to, ports)));
+        Ok(CircuitPiece {
             window: piece.window,
-            routes: routes.collect::<Result<_, NoCircuit>>()?,
+            routes: routes.collect::<Result<_, CircuitError>>()?,
         })
     });
-    Ok(Circuit {
+    Ok(CircuitSpec {
         id: circuit_name(id),
-        pieces: pieces.collect::<Result<_, NoCircuit>>()?,
+        pieces: pieces.collect::<Result<_, CircuitError>>()?,
     })
 }
 
 /// Returns the streams of a path between two ends.
 #[must_use]
-pub fn streams_of(from: Prefix, to: Prefix, ports: Option<SourcePortRange>) -> Streams {
-    Streams {
+pub fn path_streams(from: Prefix, to: Prefix, ports: Option<SourcePortRange>) -> StreamSelector {
+    StreamSelector {
         from,
         to,
         source_ports: ports.map(|SourcePortRange { first, last }| SourcePorts {
             first,
             last,
-            transport: Transport::Tcp,
+            transport: PortProtocol::Tcp,
         }),
         mark: None,
     }
 }
 
-fn route(names: &Names, planned: &Planned, streams: Streams) -> Result<Route, NoCircuit> {
+fn route(
+    names: &NetworkNames,
+    planned: &Planned,
+    streams: StreamSelector,
+) -> Result<CircuitRoute, CircuitError> {
     let name = |text: &str| {
-        text.parse::<Name>()
-            .map_err(|error| NoCircuit::Name(error.to_string()))
+        text.parse::<EntityName>()
+            .map_err(|error| CircuitError::Name(error.to_string()))
     };
     let links = planned.path.0.iter().filter_map(|link| names.link(*link));
     let hops = links.map(|known| {
-        Ok(Hop {
+        Ok(CircuitHop {
             node: name(names.site(known.link.from))?,
             link: name(&known.name)?,
         })
     });
-    Ok(Route {
-        hops: hops.collect::<Result<_, NoCircuit>>()?,
+    Ok(CircuitRoute {
+        hops: hops.collect::<Result<_, CircuitError>>()?,
         rate: planned.rate,
         streams,
     })
@@ -118,9 +124,9 @@ fn route(names: &Names, planned: &Planned, streams: Streams) -> Result<Route, No
 
 /// Returns the sites that the paths of a plan leave and that have no driver.
 #[must_use]
-pub fn not_set_up(desk: &Desk, plan: &Plan) -> BTreeSet<String> {
+pub fn unmanaged_sites(desk: &ReservationStore, plan: &ReservationPlan) -> BTreeSet<String> {
     desk.sending_sites(plan)
-        .filter(|site| !desk.manages(site))
+        .filter(|site| !desk.is_managed_site(site))
         .map(str::to_owned)
         .collect()
 }
@@ -128,12 +134,12 @@ pub fn not_set_up(desk: &Desk, plan: &Plan) -> BTreeSet<String> {
 /// Returns the parts at which the traffic of each path is counted: those at its first node with a
 /// driver.
 #[must_use]
-pub fn counted(desk: &Desk, circuit: &Circuit) -> BTreeSet<PartId> {
+pub fn counted_parts(desk: &ReservationStore, circuit: &CircuitSpec) -> BTreeSet<PartId> {
     let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);
     let parts = routes.filter_map(|route| {
         let mut hops = route.hops.iter();
-        let hop = hops.find(|hop| desk.manages(hop.node.as_str()))?;
-        Some(PartId::of(
+        let hop = hops.find(|hop| desk.is_managed_site(hop.node.as_str()))?;
+        Some(PartId::for_streams(
             &circuit.id,
             &hop.node,
             &hop.link,

@@ -10,15 +10,15 @@ use longhaul_setup::reconcile::SETUP_LEAD_MS;
 use longhaul_setup::streams::Prefix;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::plan::{circuit_name, streams_of};
+use super::plan::{circuit_name, path_streams};
 use crate::reservations::reported;
 
 /// Current state of circuits. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct CircuitsView(Arc<Mutex<Known>>);
+pub struct CircuitsView(Arc<Mutex<CircuitStates>>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CircuitStates {
     circuits: BTreeMap<ReservationId, Circuit>,
     carried: BTreeMap<PartId, Carried>,
     states: BTreeMap<&'static str, i64>,
@@ -37,13 +37,13 @@ pub struct Counts {
 }
 
 impl CircuitsView {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CircuitStates> {
         // The state is consistent at any moment, so a poisoned lock can be used.
         self.0.lock()
     }
 
     /// Replaces the states of all circuits and the numbers of reservations.
-    pub fn stand(
+    pub fn set_circuits(
         &self,
         circuits: BTreeMap<ReservationId, Circuit>,
         states: BTreeMap<&'static str, i64>,
@@ -55,7 +55,7 @@ impl CircuitsView {
 
     /// Updates the states of some circuits, or removes them if `None`, and the numbers of
     /// reservations.
-    pub fn stand_otherwise(
+    pub fn update_circuits(
         &self,
         circuits: BTreeMap<ReservationId, Option<Circuit>>,
         states: BTreeMap<&'static str, i64>,
@@ -71,19 +71,19 @@ impl CircuitsView {
     }
 
     /// Adds to the number of failed circuits.
-    pub fn failed(&self, circuits: u64) {
+    pub fn count_failures(&self, circuits: u64) {
         self.known().failures += circuits;
     }
 
     /// Records counted traffic, and removes parts that are not in `all`.
-    pub fn count(&self, all: &BTreeSet<PartId>, counted: BTreeMap<PartId, Carried>) {
+    pub fn record_traffic(&self, all: &BTreeSet<PartId>, counted: BTreeMap<PartId, Carried>) {
         let mut known = self.known();
         known.carried.extend(counted);
         known.carried.retain(|part, _| all.contains(part));
     }
 
     /// Adds the state of its circuit and its traffic to a reservation.
-    pub fn dress(&self, reservation: &mut Reservation) {
+    pub fn add_circuit_state(&self, reservation: &mut Reservation) {
         let Some(id) = reported::id(reservation.id) else {
             return;
         };
@@ -100,9 +100,9 @@ impl CircuitsView {
         for piece in &mut reservation.pieces {
             let start_ms = piece.start_ms.saturating_sub(SETUP_LEAD_MS);
             for path in &mut piece.paths {
-                let streams = streams_of(from, to, path.source_ports);
+                let streams = path_streams(from, to, path.source_ports);
                 let mut counted = path.links.iter().filter_map(|link| {
-                    let part = PartId::of(
+                    let part = PartId::for_streams(
                         &name,
                         &link.from.parse().ok()?,
                         &link.link.parse().ok()?,
@@ -121,7 +121,9 @@ impl CircuitsView {
         let known = self.known();
         let mut circuits = BTreeMap::new();
         for circuit in known.circuits.values() {
-            *circuits.entry(word(circuit.standing)).or_default() += 1;
+            *circuits
+                .entry(standing_label(circuit.standing))
+                .or_default() += 1;
         }
         Counts {
             reservations: known.states.clone(),
@@ -133,7 +135,7 @@ impl CircuitsView {
 
 /// Returns the state of a circuit as a metric label.
 #[must_use]
-pub const fn word(standing: CircuitStanding) -> &'static str {
+pub const fn standing_label(standing: CircuitStanding) -> &'static str {
     match standing {
         CircuitStanding::Waiting => "waiting",
         CircuitStanding::SettingUp => "setting_up",

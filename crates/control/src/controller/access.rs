@@ -3,22 +3,22 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use longhaul_api::authorized_keys::{Authorized, AuthorizedKeys, Role as KeyRole};
+use longhaul_api::authorized_keys::{AuthorizedKey, AuthorizedKeys, KeyRole};
 use longhaul_api::{Caller, KeyGate};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_proto::PublicKey;
 
 use super::{Controller, read, set};
-use crate::authority::{OPERATOR, Refused, Subject, decide};
+use crate::authority::{AccessDenied, OPERATOR, Subject, decide};
 use crate::places::Speaker;
-use crate::reservations::Asker;
+use crate::reservations::ReservationCaller;
 
 impl Controller {
     /// Returns the caller as the owner of reservations, with its rights.
     #[must_use]
-    pub fn asker(&self, caller: &Caller) -> Asker {
+    pub fn asker(&self, caller: &Caller) -> ReservationCaller {
         let Some(key) = &caller.key else {
-            return Asker {
+            return ReservationCaller {
                 owner: OPERATOR.to_owned(),
                 name: caller.user.clone(),
                 rights: None,
@@ -29,7 +29,7 @@ impl Controller {
             .by_key
             .get(key)
             .map(|(_, rights)| rights.clone());
-        Asker {
+        ReservationCaller {
             owner: key.to_string(),
             name: caller.user.clone(),
             rights: Some(rights.unwrap_or_default()),
@@ -60,8 +60,8 @@ impl Controller {
     #[must_use]
     pub fn keys(&self) -> AuthorizedKeys {
         let authorities = read(&self.0.authorities);
-        AuthorizedKeys::of(authorities.by_key.iter().map(|(key, (name, _))| {
-            let authorized = Authorized {
+        AuthorizedKeys::from_keys(authorities.by_key.iter().map(|(key, (name, _))| {
+            let authorized = AuthorizedKey {
                 name: name.clone(),
                 // Rights are checked for each request.
                 role: KeyRole::All,
@@ -87,7 +87,7 @@ impl Controller {
         resource: Resource,
         permission: Permission,
         subject: &Subject,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AccessDenied> {
         let Some(key) = &caller.key else {
             return Ok(());
         };
@@ -110,11 +110,11 @@ impl Controller {
     /// Returns the map's name for an end that is given as a key, a name or an address. An unknown
     /// end is returned unchanged.
     #[must_use]
-    pub fn called(&self, end: &str) -> String {
+    pub fn canonical_name(&self, end: &str) -> String {
         if end.parse::<PublicKey>().is_ok() {
             return self.speaker_of(end).name().to_owned();
         }
-        self.places().meant(end).unwrap_or(end).to_owned()
+        self.places().resolve_end(end).unwrap_or(end).to_owned()
     }
 
     /// Returns the ends that the holder of a key, given as text, speaks for.

@@ -8,16 +8,16 @@ use std::time::Duration;
 use longhaul_control_api::map::Registration;
 use longhaul_control_api::measurements::{KeptMeasurement, MeasurementQuery};
 use longhaul_control_api::transfers::TransferReport;
-use longhaul_map::{DepotNames, folded};
+use longhaul_map::{DepotNames, fold_name};
 use longhaul_proto::PublicKey;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Authorities, Controller, now_ms, read, set, stopped};
+use super::{Authorities, Controller, now_ms, read, set, wait_for_stop};
 use crate::authority::may_register;
-use crate::places::{Places, Speaker, seconds};
+use crate::places::{MapIndex, Speaker, seconds};
 use crate::store::StoreError;
-use crate::store::measurements::Kept;
+use crate::store::measurements::StoredBatch;
 
 /// Interval between checks for stale depots and for changes by other controllers.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const REBUILD_MEASUREMENTS: i64 = 1_000_000;
 /// Maximum number of reports, the newest, from which scores are rebuilt at the start.
 const REBUILD_REPORTS: i64 = 10_000;
 /// Number of measurements that are read at a time.
-const READ_AT_ONCE: i64 = 5_000;
+const READ_BATCH: i64 = 5_000;
 
 impl Controller {
     /// Loads what has changed in the store.
@@ -61,7 +61,7 @@ impl Controller {
             file.registrations = by_key.collect();
             file.names = names;
         }
-        self.make_places();
+        self.rebuild_places();
         *self.0.changes.lock() = Some(changes);
         Ok(())
     }
@@ -111,7 +111,10 @@ impl Controller {
         let before = {
             let mut file = self.0.file();
             if let Some(name) = name
-                && !file.names.keys().any(|known| folded(known) == folded(name))
+                && !file
+                    .names
+                    .keys()
+                    .any(|known| fold_name(known) == fold_name(name))
             {
                 file.names.insert(name.to_owned(), registration.key);
             }
@@ -119,8 +122,8 @@ impl Controller {
                 .insert(registration.key, registration.clone())
         };
         let says_the_same = before.is_some_and(|before| {
-            let is_live =
-                now < before.until(policy) && before.until(policy) <= registration.until(policy);
+            let is_live = now < before.valid_until(policy)
+                && before.valid_until(policy) <= registration.valid_until(policy);
             let same = Registration {
                 sent_at: before.sent_at,
                 valid_for: before.valid_for,
@@ -129,12 +132,12 @@ impl Controller {
             is_live && same == before
         });
         if !says_the_same {
-            self.make_places();
+            self.rebuild_places();
         }
     }
 
     /// Rebuilds the map.
-    pub(super) fn make_places(&self) {
+    pub(super) fn rebuild_places(&self) {
         let file = self.0.file();
         let version = self.0.map_version.fetch_add(1, Ordering::AcqRel) + 1;
         let authorities = read(&self.0.authorities);
@@ -151,14 +154,14 @@ impl Controller {
             .values()
             .filter(|one| may_register(&one.key));
         let registrations: Vec<Registration> = in_force.cloned().collect();
-        let mut names = DepotNames::of(&file.map);
+        let mut names = DepotNames::from_map(&file.map);
         for (key, (name, _)) in &authorities.by_key {
-            names.give(name, *key);
+            names.grant(name, *key);
         }
         for (name, key) in &file.names {
-            names.bind(name, *key);
+            names.bind_first(name, *key);
         }
-        let places = Places::of(
+        let places = MapIndex::build(
             &file.map,
             &registrations,
             names,
@@ -166,21 +169,21 @@ impl Controller {
             &self.0.settings.registrations,
             version,
         );
-        self.weather().take_map(&places.known.map, version);
+        self.routing().take_map(&places.known.map, version);
         set(&self.0.places, Arc::new(places));
     }
 
     /// Scores a stored report.
     pub fn take_report(&self, reporter: &str, report: &TransferReport) {
         let speaker = self.reporter_of(reporter);
-        self.weather()
+        self.routing()
             .take_report(&speaker, report, seconds(now_ms()));
     }
 
     /// Follows measurements: from the local writer or, if others write too, from the store.
-    pub(super) async fn keep_up(
+    pub(super) async fn follow_measurements(
         self,
-        mut received: mpsc::UnboundedReceiver<Kept>,
+        mut received: mpsc::UnboundedReceiver<StoredBatch>,
         mut stop: watch::Receiver<bool>,
     ) {
         let mut seen = match self.rebuild().await {
@@ -201,7 +204,7 @@ impl Controller {
             tokio::select! {
                 kept = received.recv() => match kept {
                     None => return,
-                    Some(kept) if !is_shared => self.take(&kept),
+                    Some(kept) if !is_shared => self.process_measurements(&kept),
                     Some(_) => {}
                 },
                 _ = look.tick(), if is_shared => {
@@ -210,16 +213,16 @@ impl Controller {
                         tracing::warn!(%error, "what others measured could not be read");
                     }
                 }
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
         }
     }
 
-    fn take(&self, kept: &Kept) {
+    fn process_measurements(&self, kept: &StoredBatch) {
         let speaker = self.reporter_of(&kept.reporter);
-        let mut weather = self.weather();
+        let mut weather = self.routing();
         for measurement in &kept.measurements {
-            weather.take(&kept.reporter, &speaker, measurement);
+            weather.record_measurement(&kept.reporter, &speaker, measurement);
         }
     }
 
@@ -241,45 +244,45 @@ impl Controller {
             let found = self
                 .0
                 .store
-                .measurements(&all, None, *seen, READ_AT_ONCE)
+                .measurements(&all, None, *seen, READ_BATCH)
                 .await?;
             let Some((last, _)) = found.last() else {
                 return Ok(());
             };
             *seen = *last;
-            self.take_all(found.iter().map(|(_, kept)| kept));
+            self.process_stored(found.iter().map(|(_, kept)| kept));
         }
     }
 
-    fn take_all<'a>(&self, found: impl Iterator<Item = &'a KeptMeasurement> + Clone) {
+    fn process_stored<'a>(&self, found: impl Iterator<Item = &'a KeptMeasurement> + Clone) {
         let mut speakers: BTreeMap<&str, Speaker> = BTreeMap::new();
         for kept in found.clone() {
             let speaker = || self.reporter_of(&kept.reporter);
             speakers.entry(&kept.reporter).or_insert_with(speaker);
         }
-        let mut weather = self.weather();
+        let mut weather = self.routing();
         for kept in found {
             if let Some(speaker) = speakers.get(kept.reporter.as_str()) {
-                weather.take(&kept.reporter, speaker, &kept.measurement);
+                weather.record_measurement(&kept.reporter, speaker, &kept.measurement);
             }
         }
     }
 
-    pub(super) async fn look(self, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn watch_store(self, mut stop: watch::Receiver<bool>) {
         let mut look = interval(LOOK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = look.tick() => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
             if self.0.store.is_shared()
                 && let Err(error) = self.0.store.unless_given_up(self.follow()).await
             {
                 tracing::warn!(%error, "it could not be read what others have changed");
             }
-            if self.places().is_old(now_ms()) {
-                self.make_places();
+            if self.places().is_outdated(now_ms()) {
+                self.rebuild_places();
             }
         }
     }

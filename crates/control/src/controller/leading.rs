@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Controller, stopped};
+use super::{Controller, wait_for_stop};
 use crate::leader::{self, Leadership};
 
 /// Pause between two steps of summarizing old measurements, while there is more to do.
@@ -29,7 +29,7 @@ impl Controller {
             let now = elected.borrow_and_update().clone();
             let known = async {
                 if matches!(now, Leadership::Leading { .. }) {
-                    self.follow_at_last().await;
+                    self.follow_until_read().await;
                 }
             };
             tokio::select! {
@@ -42,17 +42,17 @@ impl Controller {
                     elected.mark_changed();
                     false
                 }
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             };
             tokio::select! {
                 () = leader::changed(&mut elected) => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
         }
     }
 
     /// Loads the changes of other controllers, retrying until it succeeds.
-    async fn follow_at_last(&self) {
+    async fn follow_until_read(&self) {
         loop {
             match self.0.store.unless_given_up(self.follow()).await {
                 Ok(()) => return,
@@ -82,18 +82,18 @@ impl Controller {
             }
             tokio::select! {
                 () = leader::changed(&mut leadership) => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
         }
     }
 
-    pub(super) async fn keep_forgetting(self, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn prune_old_data(self, mut stop: watch::Receiver<bool>) {
         let mut leadership = self.0.leadership.clone();
         loop {
             // Of several controllers that share a store, only the leader does it.
             tokio::select! {
                 _ = leadership.wait_for(|now| now.term().is_some()) => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
             let forgetting = self.0.store.forget(&self.0.settings.retention);
             let pause = match self.0.store.unless_given_up(forgetting).await {
@@ -106,7 +106,7 @@ impl Controller {
             };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = stopped(&mut stop) => return,
+                () = wait_for_stop(&mut stop) => return,
             }
         }
     }

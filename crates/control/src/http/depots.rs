@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Body, Named};
+use longhaul_api::problem::{JsonBody, PathParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::map::{DepotList, DepotNameList, Registered, Registration};
 use longhaul_control_api::principals::{Permission, Resource};
@@ -57,8 +57,8 @@ pub async fn list(
 pub async fn register(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(key): Named<String>,
-    Body(registration): Body<Registration>,
+    PathParams(key): PathParams<String>,
+    JsonBody(registration): JsonBody<Registration>,
 ) -> Result<Json<Registered>, Problem> {
     let key = read_key(&key)?;
     controller.allow(
@@ -92,7 +92,7 @@ pub async fn register(
     };
     controller.store().register(&registration, name).await?;
     controller.take_registration(registration.clone(), name);
-    let until = registration.until(policy);
+    let until = registration.valid_until(policy);
     let name = controller
         .places()
         .depot(&key)
@@ -121,7 +121,7 @@ pub async fn register(
 pub async fn unregister(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(key): Named<String>,
+    PathParams(key): PathParams<String>,
 ) -> Result<StatusCode, Problem> {
     let key = read_key(&key)?;
     controller.allow(
@@ -172,7 +172,7 @@ pub async fn names(
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<StatusCode, Problem> {
     controller.allow(
         &caller,

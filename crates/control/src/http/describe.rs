@@ -15,7 +15,7 @@ use super::{
 const SIGNATURE: &str = "signature";
 const SIGNATURE_INPUT: &str = "signature-input";
 /// Paths that anybody who can connect may read.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+const PUBLIC_PATHS: [&str; 2] = ["/healthz", "/readyz"];
 
 #[derive(OpenApi)]
 #[openapi(
@@ -80,20 +80,20 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
     ),
     components(schemas(Problem))
 )]
-struct Description;
+struct ApiDescription;
 
 /// Returns the API's description, as text that ends with a newline.
 #[must_use]
 pub fn description() -> String {
     // It consists of maps with text keys, so it can always be serialized.
-    let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
+    let text = serde_json::to_string_pretty(&ApiDescription::openapi()).unwrap_or_default();
     text + "\n"
 }
 
 /// This description.
 #[utoipa::path(get, path = "/api/v1/openapi.json", responses((status = OK, body = Object)))]
 pub async fn openapi() -> Json<Described> {
-    Json(Description::openapi())
+    Json(ApiDescription::openapi())
 }
 
 /// Adds the methods of authentication.
@@ -121,7 +121,7 @@ impl Modify for Security {
         let signed =
             SecurityRequirement::new(SIGNATURE_INPUT, nothing.clone()).add(SIGNATURE, nothing);
         for (path, item) in &mut description.paths.paths {
-            let security = match OPEN.contains(&path.as_str()) {
+            let security = match PUBLIC_PATHS.contains(&path.as_str()) {
                 true => Vec::new(),
                 false => vec![signed.clone()],
             };

@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Body, Named};
+use longhaul_api::problem::{JsonBody, PathParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::grants::{GrantInUse, GrantsInUse, MAX_GRANTS_IN_USE, Renewal, Renewals};
 use longhaul_control_api::principals::{Permission, Resource};
@@ -11,9 +11,9 @@ use longhaul_control_api::reservations::{PathGrants, Reservation};
 use longhaul_proto::PublicKey;
 
 use super::invalid;
-use super::reservations::{Refused, read_id};
+use super::reservations::{RequestRefusal, read_id};
 use crate::authority::{self, Subject};
-use crate::circuits::grants::{CircuitName, NoGrants, grants, renewal};
+use crate::circuits::grants::{CircuitName, GrantRefusal, grants, renewal};
 use crate::controller::Controller;
 use crate::leader::Leadership;
 use crate::reservations::reported;
@@ -33,8 +33,8 @@ use crate::reservations::writer::AskError;
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
-) -> Result<Json<PathGrants>, Refused> {
+    PathParams(id): PathParams<String>,
+) -> Result<Json<PathGrants>, RequestRefusal> {
     let id = read_id(&id)?;
     require_store(&controller)?;
     // The operator has no key over the socket, so its sessions have the controller's.
@@ -52,7 +52,7 @@ pub async fn list(
     let signer = &controller.settings().signer;
     let found = grants(&reservation, &places.known.map, holder, signer, now).map_err(|no| {
         let kind = match no {
-            NoGrants::Sign(_) => ProblemKind::Unavailable,
+            GrantRefusal::Sign(_) => ProblemKind::Unavailable,
             _ => ProblemKind::Conflict,
         };
         Problem::new(kind, no.to_string())
@@ -74,7 +74,7 @@ pub async fn list(
 pub async fn renew(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Body(in_use): Body<GrantsInUse>,
+    JsonBody(in_use): JsonBody<GrantsInUse>,
 ) -> Result<Json<Renewals>, Problem> {
     controller.allow(
         &caller,
@@ -180,7 +180,7 @@ fn may_use(
     controller: &Controller,
     user: &Caller,
     reservation: &Reservation,
-) -> Result<(), authority::Refused> {
+) -> Result<(), authority::AccessDenied> {
     let subject = Subject::own_if(reservation.owner == controller.asker(user).owner);
     controller.allow(user, Resource::Reservations, Permission::Signal, &subject)
 }

@@ -4,14 +4,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use longhaul_api::problem::{Asked, Body};
+use longhaul_api::problem::{JsonBody, QueryParams};
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::map::{DepotSource, KnownMap, Map, MapChanged, RoutesFileQuery};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_map::routes::{ChosenRoute, routes_toml};
 
 use super::invalid;
-use super::routes::from_of;
+use super::routes::route_start;
 use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 
@@ -45,7 +45,7 @@ pub async fn show(
 pub async fn replace(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Body(mut map): Body<Map>,
+    JsonBody(mut map): JsonBody<Map>,
 ) -> Result<Json<MapChanged>, Problem> {
     controller.allow(&caller, Resource::Map, Permission::Write, &Subject::all())?;
     // A map that was read from the controller is stored without the depots that it added.
@@ -90,18 +90,18 @@ pub async fn replace(
 pub async fn routes_file(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<RoutesFileQuery>,
+    QueryParams(query): QueryParams<RoutesFileQuery>,
 ) -> Result<Response, Problem> {
-    let from = from_of(&controller, &caller, query.from.as_deref())?;
+    let from = route_start(&controller, &caller, query.from.as_deref())?;
     let places = controller.places();
     let map = &places.known.map;
     let mut chosen = Vec::new();
     for host in map.hosts.iter().filter(|host| host.name != from) {
-        let depots = controller.weather().bulk_route(&from, &host.name, now_ms());
+        let depots = controller.routing().bulk_route(&from, &host.name, now_ms());
         let depots: Vec<&str> = depots.iter().map(String::as_str).collect();
         // A depot may have been lost a moment ago; then the host is reached without it.
-        let route = ChosenRoute::through(map, &host.name, &depots)
-            .or_else(|_| ChosenRoute::through(map, &host.name, &[]));
+        let route = ChosenRoute::through_depots(map, &host.name, &depots)
+            .or_else(|_| ChosenRoute::through_depots(map, &host.name, &[]));
         chosen.push(route.map_err(|error| invalid(error.to_string()))?);
     }
     let heading = format!(

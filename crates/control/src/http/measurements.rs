@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Asked, Body};
+use longhaul_api::problem::{JsonBody, QueryParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::measurements::{
     Batch, BatchKept, MAX_BATCH, Measurement, MeasurementPage, MeasurementQuery, Quantity,
@@ -13,9 +13,9 @@ use longhaul_control_api::measurements::{
 };
 use longhaul_control_api::principals::{Permission, Resource};
 
-use super::{cursor, invalid, limit, once, read_all_or_own, reporter};
+use super::{cursor, idempotency_key, invalid, limit, read_all_or_own, reporter};
 use crate::controller::{Controller, now_ms};
-use crate::store::measurements::Kept;
+use crate::store::measurements::StoredBatch;
 
 /// Maximum length of an end's name, in bytes.
 const MAX_END_BYTES: usize = 253;
@@ -24,9 +24,9 @@ const MAX_AHEAD_MS: u64 = 30_000;
 /// Maximum length of a condition's text, in bytes.
 const MAX_TEXT_BYTES: usize = 128;
 /// Default number of measurements in one answer.
-const USUAL_LIMIT: u32 = 1000;
+const DEFAULT_LIMIT: u32 = 1000;
 /// Maximum number of measurements in one answer.
-const MOST_LIMIT: u32 = 5000;
+const MAX_LIMIT: u32 = 5000;
 
 /// Stores measurements. The answer is sent once they are on disk.
 #[utoipa::path(
@@ -47,7 +47,7 @@ pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    Body(batch): Body<Batch>,
+    JsonBody(batch): JsonBody<Batch>,
 ) -> Result<Json<BatchKept>, Problem> {
     Ok(Json(keep(&controller, &caller, &headers, batch).await?))
 }
@@ -66,14 +66,14 @@ pub(super) async fn keep(
             false => Problem::new(ProblemKind::TooLarge, detail),
         });
     }
-    let once = once(caller, headers, &batch)?;
+    let once = idempotency_key(caller, headers, &batch)?;
     // Each end gets one name, independent of the reporter. Depots know others by their keys,
     // clients know servers by their addresses. A batch has few different ends.
     let mut names = HashMap::<String, String>::new();
     for measurement in &mut batch.measurements {
         for end in [&mut measurement.from, &mut measurement.to] {
             let name = names.entry(std::mem::take(end));
-            end.clone_from(name.or_insert_with_key(|end| controller.called(end)));
+            end.clone_from(name.or_insert_with_key(|end| controller.canonical_name(end)));
         }
     }
     let (places, speaker) = (controller.places(), controller.speaker(caller));
@@ -86,7 +86,7 @@ pub(super) async fn keep(
             .allow(caller, Resource::Measurements, Permission::Write, &subject)
             .map_err(|refused| Problem::new(ProblemKind::Forbidden, at(refused.to_string())))?;
     }
-    let kept = Kept {
+    let kept = StoredBatch {
         reporter: reporter(caller),
         measurements: batch.measurements,
     };
@@ -150,10 +150,10 @@ fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<MeasurementQuery>,
+    QueryParams(query): QueryParams<MeasurementQuery>,
 ) -> Result<Json<MeasurementPage>, Problem> {
     let reporter = read_all_or_own(&controller, &caller, Resource::Measurements)?;
-    let limit = limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
+    let limit = limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let after = cursor(query.after.as_deref())?;
     let store = controller.store();
     let found = store
@@ -178,10 +178,10 @@ pub async fn list(
 pub async fn summaries(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<MeasurementQuery>,
+    QueryParams(query): QueryParams<MeasurementQuery>,
 ) -> Result<Json<SummaryPage>, Problem> {
     let reporter = read_all_or_own(&controller, &caller, Resource::Measurements)?;
-    let limit = i64::from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?);
+    let limit = i64::from(limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?);
     let skip = cursor(query.after.as_deref())?;
     let store = controller.store();
     let items = store

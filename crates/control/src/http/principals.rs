@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Body, Named};
+use longhaul_api::problem::{JsonBody, PathParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::principals::{
     Constraint, Grant, Permission, PrincipalList, Resource, Role, RoleList,
@@ -70,8 +70,8 @@ pub async fn list(
 pub async fn grant(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named((key, role)): Named<(String, String)>,
-    Body(grant): Body<Grant>,
+    PathParams((key, role)): PathParams<(String, String)>,
+    JsonBody(grant): JsonBody<Grant>,
 ) -> Result<StatusCode, Problem> {
     may(&controller, &caller, Permission::Write)?;
     let key = read_key(&key)?;
@@ -101,7 +101,7 @@ pub async fn grant(
 pub async fn revoke(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named((key, role)): Named<(String, String)>,
+    PathParams((key, role)): PathParams<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     take(&controller, &caller, &key, Some(&role)).await
 }
@@ -119,7 +119,7 @@ pub async fn revoke(
 pub async fn remove(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(key): Named<String>,
+    PathParams(key): PathParams<String>,
 ) -> Result<StatusCode, Problem> {
     take(&controller, &caller, &key, None).await
 }
@@ -174,8 +174,8 @@ pub async fn roles(
 pub async fn put_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
-    Body(role): Body<Role>,
+    PathParams(name): PathParams<String>,
+    JsonBody(role): JsonBody<Role>,
 ) -> Result<StatusCode, Problem> {
     may(&controller, &caller, Permission::Write)?;
     check_name(&name)?;
@@ -215,7 +215,7 @@ pub async fn put_role(
 pub async fn remove_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(name): Named<String>,
+    PathParams(name): PathParams<String>,
 ) -> Result<StatusCode, Problem> {
     may(&controller, &caller, Permission::Write)?;
     check_own(&name)?;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Body, Named};
+use longhaul_api::problem::{JsonBody, PathParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::map::{Depot, Map};
 use longhaul_control_api::measurements::{Batch, BatchKept, Source};
@@ -13,7 +13,7 @@ use longhaul_control_api::probes::{ProbeList, ProbeResult, ProbeTask};
 use super::{invalid, measurements};
 use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
-use crate::probes::{SLOT_MS, kind, turns};
+use crate::probes::{SLOT_MS, probe_kind, turns};
 
 /// Number of slots for which a depot gets its tasks in advance: a minute and a half.
 const SLOTS_AHEAD: u64 = 30;
@@ -41,7 +41,7 @@ pub async fn list(
     let mut depots: Vec<&Depot> = map
         .depots
         .iter()
-        .filter(|depot| depot.state.usable())
+        .filter(|depot| depot.state.is_usable())
         .collect();
     depots.sort_by_key(|depot| &depot.name);
     let place = own.and_then(|own| depots.iter().position(|depot| depot.name == own));
@@ -56,12 +56,12 @@ pub async fn list(
     let turns = turns(depots.len(), place, now / SLOT_MS + 1, SLOTS_AHEAD);
     let task = |turn: crate::probes::Turn| {
         let to = depots.get(turn.to)?;
-        let carried = controller.weather().carried_ms(own, &to.name);
+        let carried = controller.routing().carried_ms(own, &to.name);
         if carried.is_some_and(|at| at.saturating_add(IN_USE_MS) > now) {
             return None;
         }
         let stated = capacity(map, places.site(own), places.site(&to.name));
-        let mut path = controller.weather().known_path(own, &to.name);
+        let mut path = controller.routing().known_path(own, &to.name);
         path.rate_bps = stated.or(path.rate_bps);
         let begins = turn.slot.saturating_mul(SLOT_MS);
         Some(ProbeTask {
@@ -70,7 +70,7 @@ pub async fn list(
             to: to.name.clone(),
             address: to.addresses.first()?.endpoint.to_string(),
             key: Some(to.key.to_string()),
-            kind: kind(depots.len(), &path),
+            kind: probe_kind(depots.len(), &path),
             not_before_ms: begins,
             not_after_ms: begins.saturating_add(SLOT_MS),
         })
@@ -111,9 +111,9 @@ fn capacity(map: &Map, from: Option<&str>, to: Option<&str>) -> Option<f64> {
 pub async fn result(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-    Body(result): Body<ProbeResult>,
+    JsonBody(result): JsonBody<ProbeResult>,
 ) -> Result<Json<BatchKept>, Problem> {
     controller.allow(
         &caller,

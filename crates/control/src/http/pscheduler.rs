@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
-use longhaul_api::problem::Asked;
+use longhaul_api::problem::QueryParams;
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{
@@ -13,8 +13,8 @@ use longhaul_control_api::measurements::{
 use longhaul_control_api::principals::Resource;
 use longhaul_measurements::pscheduler::{read, write};
 use longhaul_measurements::{
-    Bounds, Conditions as Known, Distribution, HistogramBin, Kind, Method, Quantity as Measured,
-    Record, Values,
+    Conditions as Known, Distribution, HistogramBin, MeasuredQuantity as Measured, MeasurementKind,
+    MeasurementMethod, MeasurementRecord, RecordBounds, Values,
 };
 
 use super::measurements::keep;
@@ -22,9 +22,9 @@ use super::{cursor, invalid, limit, read_all_or_own};
 use crate::controller::{Controller, now_ms};
 
 /// Default number of runs in one answer.
-const USUAL_LIMIT: u32 = 100;
+const DEFAULT_LIMIT: u32 = 100;
 /// Maximum number of runs in one answer.
-const MOST_LIMIT: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 /// Maximum age of a run, in seconds. Archives may arrive late.
 const MAX_AGE_S: u64 = 365 * 86_400;
 /// Milliseconds in a second.
@@ -48,9 +48,9 @@ pub async fn take(
 ) -> Result<Json<BatchKept>, Problem> {
     let reporter = caller.key.unwrap_or(controller.settings().key);
     let record = read(&text, reporter).map_err(|error| invalid(error.to_string()))?;
-    let bounds = Bounds {
+    let bounds = RecordBounds {
         max_age: std::time::Duration::from_secs(MAX_AGE_S),
-        ..Bounds::default()
+        ..RecordBounds::default()
     };
     let now = now_ms();
     record
@@ -103,10 +103,10 @@ pub async fn put(
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<MeasurementQuery>,
+    QueryParams(query): QueryParams<MeasurementQuery>,
 ) -> Result<Json<PschedulerPage>, Problem> {
     let own = read_all_or_own(&controller, &caller, Resource::Measurements)?;
-    let limit = limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
+    let limit = limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let after = cursor(query.after.as_deref())?;
     let store = controller.store();
     let found = store
@@ -148,7 +148,7 @@ const fn quantity(measured: Measured) -> Option<Quantity> {
     }
 }
 
-fn measurements(record: &Record) -> Vec<Measurement> {
+fn measurements(record: &MeasurementRecord) -> Vec<Measurement> {
     let samples = record.samples().filter_map(|sample| {
         let quantity = quantity(sample.quantity)?;
         Some(Measurement {
@@ -164,8 +164,8 @@ fn measurements(record: &Record) -> Vec<Measurement> {
                 streams: record.conditions.streams,
                 congestion: record.conditions.congestion_control.clone(),
                 limit: match sample.bound {
-                    longhaul_measurements::Bound::Exact => None,
-                    longhaul_measurements::Bound::AtLeast => Some(Limit::Application),
+                    longhaul_measurements::ValueBound::Exact => None,
+                    longhaul_measurements::ValueBound::AtLeast => Some(Limit::Application),
                 },
                 transfer: None,
             },
@@ -174,29 +174,29 @@ fn measurements(record: &Record) -> Vec<Measurement> {
     samples.collect()
 }
 
-fn record(kept: &KeptMeasurement, own: longhaul_proto::PublicKey) -> Record {
+fn record(kept: &KeptMeasurement, own: longhaul_proto::PublicKey) -> MeasurementRecord {
     let measurement = &kept.measurement;
     let duration_s = measurement.conditions.duration_s.unwrap_or(1.0);
     let value = measurement.value;
     let (kind, values) = match measurement.quantity {
         Quantity::Rate => (
-            Kind::Throughput,
+            MeasurementKind::Throughput,
             Values {
                 rate_bps: Some(value),
                 ..Values::default()
             },
         ),
         Quantity::Rtt => (
-            Kind::Rtt,
+            MeasurementKind::Rtt,
             Values {
-                rtt: Distribution::of(&[value]),
+                rtt: Distribution::from_times(&[value]),
                 ..Values::default()
             },
         ),
         Quantity::Delay => (
-            Kind::Latency,
+            MeasurementKind::Latency,
             Values {
-                delay: Distribution::of(&[value]),
+                delay: Distribution::from_times(&[value]),
                 histogram: vec![HistogramBin {
                     delay_s: value,
                     count: 1,
@@ -205,14 +205,14 @@ fn record(kept: &KeptMeasurement, own: longhaul_proto::PublicKey) -> Record {
             },
         ),
         Quantity::Loss => (
-            Kind::Loss,
+            MeasurementKind::Loss,
             Values {
                 loss: Some(value),
                 ..Values::default()
             },
         ),
     };
-    Record {
+    MeasurementRecord {
         from: measurement.from.clone(),
         to: measurement.to.clone(),
         reporter: kept.reporter.parse().unwrap_or(own),
@@ -222,10 +222,10 @@ fn record(kept: &KeptMeasurement, own: longhaul_proto::PublicKey) -> Record {
         duration_s,
         kind,
         method: match measurement.source {
-            Source::Probe => Method::Probe,
-            Source::Transfer => Method::Transfer,
-            Source::Relay => Method::Relay,
-            Source::Archive => Method::Archive,
+            Source::Probe => MeasurementMethod::Probe,
+            Source::Transfer => MeasurementMethod::Transfer,
+            Source::Relay => MeasurementMethod::Relay,
+            Source::Archive => MeasurementMethod::Archive,
         },
         conditions: Known {
             bytes: measurement.conditions.bytes,

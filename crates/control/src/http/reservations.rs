@@ -4,7 +4,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use longhaul_api::problem::{Asked, Body, Named};
+use longhaul_api::problem::{JsonBody, PathParams, QueryParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{
@@ -13,16 +13,16 @@ use longhaul_control_api::reservations::{
 };
 use serde::Serialize;
 
-use super::{invalid, limit, once};
+use super::{idempotency_key, invalid, limit};
 use crate::controller::Controller;
-use crate::places::Places;
+use crate::places::MapIndex;
 use crate::reservations::document;
 use crate::reservations::recurrence::windows;
-use crate::reservations::streams::{AskedEnd, addresses};
-use crate::reservations::wanted::{Place, WantedFault, window};
+use crate::reservations::streams::{EndAddresses, addresses};
+use crate::reservations::wanted::{InvalidReservation, ReservationEnd, request_window};
 use crate::reservations::writer::AskError;
-use crate::reservations::{Command, DeskError, book_moment, reported};
-use crate::store::{Once, StoreError};
+use crate::reservations::{ReservationCommand, ReservationError, book_moment, reported};
+use crate::store::{IdempotencyKey, StoreError};
 
 /// Maximum length of an end's, a site's or a link's name, in bytes.
 const MAX_NAME_BYTES: usize = 253;
@@ -31,40 +31,40 @@ const MAX_AVOIDED: usize = 100;
 /// Maximum length of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 200;
 /// Default number of reservations in one answer.
-const USUAL_LIMIT: u32 = 100;
+const DEFAULT_LIMIT: u32 = 100;
 /// Maximum number of reservations in one answer.
-const MOST_LIMIT: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 
 /// Media types of signed requests, compact and flattened (RFC 7515, section 9.2.1).
-const SIGNED: [&str; 2] = ["application/jose", "application/jose+json"];
+const SIGNED_MEDIA_TYPES: [&str; 2] = ["application/jose", "application/jose+json"];
 
 /// Value of `Retry-After`, in seconds, if another controller or none yet leads.
 const RETRY_AFTER_S: &str = "1";
 
 /// Refusal of a request: a problem, with the proof if there is not enough bandwidth.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RequestRefusal {
     /// Problem of another kind.
     Problem(Problem),
     /// There is not enough bandwidth.
-    NoRoom(Box<RefusedProblem>),
+    InsufficientBandwidth(Box<RefusedProblem>),
     /// Another controller leads.
     NotLeading(Box<NotLeadingProblem>),
 }
 
-impl From<Problem> for Refused {
+impl From<Problem> for RequestRefusal {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for RequestRefusal {
     fn from(error: StoreError) -> Self {
         Self::Problem(error.into())
     }
 }
 
-impl From<AskError> for Refused {
+impl From<AskError> for RequestRefusal {
     fn from(error: AskError) -> Self {
         let detail = error.to_string();
         let kind = match error {
@@ -84,14 +84,14 @@ impl From<AskError> for Refused {
                 }));
             }
             AskError::Store(error) => return Self::Problem(error.into()),
-            AskError::Desk(DeskError::NoRoom(refusal)) => {
+            AskError::Desk(ReservationError::InsufficientBandwidth(refusal)) => {
                 let Problem {
                     kind,
                     title,
                     status,
                     detail,
-                } = Problem::new(ProblemKind::NoRoom, detail);
-                return Self::NoRoom(Box::new(RefusedProblem {
+                } = Problem::new(ProblemKind::InsufficientBandwidth, detail);
+                return Self::InsufficientBandwidth(Box::new(RefusedProblem {
                     kind,
                     title,
                     status,
@@ -99,25 +99,29 @@ impl From<AskError> for Refused {
                     refusal: *refusal,
                 }));
             }
-            AskError::Desk(DeskError::Unknown(_)) => ProblemKind::NotFound,
+            AskError::Desk(ReservationError::Unknown(_)) => ProblemKind::NotFound,
             AskError::Desk(
-                DeskError::Forbidden(_) | DeskError::Policy(_) | DeskError::Quota(_),
+                ReservationError::Forbidden(_)
+                | ReservationError::Policy(_)
+                | ReservationError::Quota(_),
             ) => ProblemKind::Forbidden,
-            AskError::Desk(DeskError::Wanted(_) | DeskError::Request(_)) => ProblemKind::Invalid,
-            AskError::Desk(DeskError::NotNow(..)) => ProblemKind::Conflict,
-            AskError::Desk(DeskError::Fault(_)) => ProblemKind::Unavailable,
+            AskError::Desk(ReservationError::Wanted(_) | ReservationError::Request(_)) => {
+                ProblemKind::Invalid
+            }
+            AskError::Desk(ReservationError::NotNow(..)) => ProblemKind::Conflict,
+            AskError::Desk(ReservationError::Fault(_)) => ProblemKind::Unavailable,
         };
         Self::Problem(Problem::new(kind, detail))
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for RequestRefusal {
     fn into_response(self) -> Response {
         match self {
             Self::Problem(problem) => problem.into_response(),
-            Self::NoRoom(refused) => of_problem(StatusCode::CONFLICT, refused),
+            Self::InsufficientBandwidth(refused) => problem_response(StatusCode::CONFLICT, refused),
             Self::NotLeading(refused) => {
-                let mut response = of_problem(StatusCode::SERVICE_UNAVAILABLE, refused);
+                let mut response = problem_response(StatusCode::SERVICE_UNAVAILABLE, refused);
                 let headers = response.headers_mut();
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
                 response
@@ -127,7 +131,7 @@ impl IntoResponse for Refused {
 }
 
 /// Creates the response for a problem document with additional fields.
-fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
+fn problem_response(status: StatusCode, problem: impl Serialize) -> Response {
     let mut response = (status, Json(problem)).into_response();
     let problem_json = HeaderValue::from_static("application/problem+json");
     response
@@ -137,36 +141,36 @@ fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
 }
 
 /// Executes a command, at most once if the request has an idempotency key.
-async fn ask(
+async fn execute(
     controller: &Controller,
     caller: &Caller,
     headers: &HeaderMap,
     content: &impl Serialize,
-    command: Command,
-) -> Result<Reserved, Refused> {
-    let mut once = once(caller, headers, content)?;
+    command: ReservationCommand,
+) -> Result<Reserved, RequestRefusal> {
+    let mut once = idempotency_key(caller, headers, content)?;
     if let Some(once) = &mut once {
         // A prefix separates these keys from those whose answers are stored elsewhere.
         once.principal.insert_str(0, "reservations ");
     }
-    ask_once(controller, caller, once, command).await
+    execute_once(controller, caller, once, command).await
 }
 
-async fn ask_once(
+async fn execute_once(
     controller: &Controller,
     caller: &Caller,
-    once: Option<Once>,
-    command: Command,
-) -> Result<Reserved, Refused> {
+    once: Option<IdempotencyKey>,
+    command: ReservationCommand,
+) -> Result<Reserved, RequestRefusal> {
     let mut reserved = controller
         .book()
-        .ask(controller.asker(caller), command, once)
+        .execute(controller.asker(caller), command, once)
         .await?;
     let circuits = controller.circuits();
     reserved
         .reservations
         .iter_mut()
-        .for_each(|one| circuits.dress(one));
+        .for_each(|one| circuits.add_circuit_state(one));
     let ids: Vec<u64> = reserved.reservations.iter().map(|one| one.id).collect();
     controller.log().log(Some(caller), |left_out| {
         tracing::info!(
@@ -181,17 +185,17 @@ async fn ask_once(
 
 /// Executes a command that needs only a reservation's number. `word` distinguishes requests with
 /// the same idempotency key.
-async fn act(
+async fn act_on(
     controller: &Controller,
     caller: &Caller,
     headers: &HeaderMap,
     id: &str,
     word: &'static str,
-    command: fn(ReservationId) -> Command,
-) -> Result<Json<Reserved>, Refused> {
+    command: fn(ReservationId) -> ReservationCommand,
+) -> Result<Json<Reserved>, RequestRefusal> {
     let id = read_id(id)?;
     Ok(Json(
-        ask(controller, caller, headers, &(word, id), command(id)).await?,
+        execute(controller, caller, headers, &(word, id), command(id)).await?,
     ))
 }
 
@@ -207,25 +211,25 @@ pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
 
 /// Reservation request in one of its forms.
 #[derive(Debug)]
-pub enum Wanted {
+pub enum SubmittedRequest {
     /// Plain request, made by the caller.
     Plain(Box<ReservationRequest>),
     /// Signed document, made by its signer.
     Signed(String),
 }
 
-impl<S: Send + Sync> FromRequest<S> for Wanted {
+impl<S: Send + Sync> FromRequest<S> for SubmittedRequest {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
-        if !SIGNED
+        if !SIGNED_MEDIA_TYPES
             .iter()
             .any(|signed| kind.eq_ignore_ascii_case(signed))
         {
-            let Body(request) = Body::from_request(request, state).await?;
+            let JsonBody(request) = JsonBody::from_request(request, state).await?;
             return Ok(Self::Plain(Box::new(request)));
         }
         let text = String::from_request(request, state).await;
@@ -261,12 +265,12 @@ pub async fn reserve(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    wanted: Wanted,
-) -> Result<(StatusCode, Json<Reserved>), Refused> {
+    wanted: SubmittedRequest,
+) -> Result<(StatusCode, Json<Reserved>), RequestRefusal> {
     let reserved = match wanted {
-        Wanted::Plain(request) => {
+        SubmittedRequest::Plain(request) => {
             let command = wish(&controller, &caller, (*request).clone(), None).await?;
-            ask(
+            execute(
                 &controller,
                 &caller,
                 &headers,
@@ -275,15 +279,15 @@ pub async fn reserve(
             )
             .await?
         }
-        Wanted::Signed(text) => {
+        SubmittedRequest::Signed(text) => {
             let now = book_moment(controller.book().now());
             let settings = controller.settings();
-            let read = document::read(&text, &settings.roots, &settings.key, now);
+            let read = document::verify(&text, &settings.roots, &settings.key, now);
             let document = read.map_err(|fault| invalid(fault.to_string()))?;
             let signer = controller.caller(document.key);
             // The same document is the same request, whoever sends it, for as long as it is valid.
             let content = serde_json::to_vec(&document.request).unwrap_or_default();
-            let once = Once::of(
+            let once = IdempotencyKey::new(
                 &format!("documents {}", document.key),
                 &document.id,
                 &content,
@@ -297,7 +301,7 @@ pub async fn reserve(
                     "a signed request was brought"
                 );
             });
-            ask_once(&controller, &signer, Some(once), command).await?
+            execute_once(&controller, &signer, Some(once), command).await?
         }
     };
     Ok((StatusCode::CREATED, Json(reserved)))
@@ -309,12 +313,12 @@ async fn wish(
     caller: &Caller,
     request: ReservationRequest,
     document: Option<String>,
-) -> Result<Command, Refused> {
+) -> Result<ReservationCommand, RequestRefusal> {
     check(&request).map_err(invalid)?;
     let leadership = controller.leadership();
     if leadership.term().is_none() {
         // A controller that does not lead may have an outdated map.
-        let leader = leadership.elsewhere().map(str::to_owned);
+        let leader = leadership.leader_url().map(str::to_owned);
         return Err(AskError::Store(StoreError::NotLeading { leader }).into());
     }
     let places = controller.places();
@@ -325,9 +329,10 @@ async fn wish(
     address(&places, caller, &request, &mut from, &mut to)
         .map_err(|fault| invalid(fault.to_string()))?;
     let speaker = controller.speaker(caller);
-    let is_end = speaker.is_some_and(|speaker| speaker.is(&from.name) || speaker.is(&to.name));
+    let is_end = speaker
+        .is_some_and(|speaker| speaker.speaks_for(&from.name) || speaker.speaks_for(&to.name));
     let now = book_moment(controller.book().now());
-    let first = window(request.start_ms, request.end_ms, now)
+    let first = request_window(request.start_ms, request.end_ms, now)
         .map_err(|fault| invalid(fault.to_string()))?;
     let windows = match request.recurrence.clone() {
         None => vec![first],
@@ -338,7 +343,7 @@ async fn wish(
             found.map_err(|fault| invalid(fault.to_string()))?
         }
     };
-    Ok(Command::Reserve {
+    Ok(ReservationCommand::Reserve {
         request: Box::new(request),
         from,
         to,
@@ -375,7 +380,7 @@ fn check(request: &ReservationRequest) -> Result<(), String> {
     Ok(())
 }
 
-fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
+fn place(places: &MapIndex, what: &str, name: &str) -> Result<ReservationEnd, Problem> {
     places.place(name).ok_or_else(|| {
         let detail = format!(
             "{what}: no host, depot or site of the map is called {name}: longhaul map lists them"
@@ -387,15 +392,15 @@ fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
 /// Finds the addresses of both ends. The operator may name any. Others may name only those that the
 /// map lists for the end, so that nobody can have another host's streams set up.
 fn address(
-    places: &Places,
+    places: &MapIndex,
     caller: &Caller,
     request: &ReservationRequest,
-    from: &mut Place,
-    to: &mut Place,
-) -> Result<(), WantedFault> {
+    from: &mut ReservationEnd,
+    to: &mut ReservationEnd,
+) -> Result<(), InvalidReservation> {
     let known = [&from, &to].map(|end| places.addresses(&end.name));
     let [of_from, of_to] = &known;
-    let end = |option, asked, known| AskedEnd {
+    let end = |option, asked, known| EndAddresses {
         option,
         asked,
         known,
@@ -422,16 +427,19 @@ fn address(
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<ReservationQuery>,
+    QueryParams(query): QueryParams<ReservationQuery>,
 ) -> Result<Json<ReservationPage>, Problem> {
-    let limit = usize::try_from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?).unwrap_or(usize::MAX);
+    let limit =
+        usize::try_from(limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX);
     let after = u64::try_from(super::cursor(query.after.as_deref())?).unwrap_or(0);
     let asker = controller.asker(&caller);
-    let look = |desk: &crate::reservations::Desk, now| desk.list(&asker, &query, after, limit, now);
+    let look = |desk: &crate::reservations::ReservationStore, now| {
+        desk.list(&asker, &query, after, limit, now)
+    };
     let (mut items, is_more) = controller.book().read(look).await?;
     items
         .iter_mut()
-        .for_each(|one| controller.circuits().dress(one));
+        .for_each(|one| controller.circuits().add_circuit_state(one));
     let next = items
         .last()
         .filter(|_| is_more)
@@ -452,8 +460,8 @@ pub async fn list(
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
-) -> Result<Json<Reservation>, Refused> {
+    PathParams(id): PathParams<String>,
+) -> Result<Json<Reservation>, RequestRefusal> {
     let id = read_id(&id)?;
     let asker = controller.asker(&caller);
     let found = controller
@@ -461,7 +469,7 @@ pub async fn show(
         .read(|desk, now| desk.show(&asker, id, now))
         .await?;
     let mut found = found.map_err(AskError::from)?;
-    controller.circuits().dress(&mut found);
+    controller.circuits().add_circuit_state(&mut found);
     Ok(Json(found))
 }
 
@@ -478,11 +486,11 @@ pub async fn show(
 pub async fn document(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
-) -> Result<Response, Refused> {
+    PathParams(id): PathParams<String>,
+) -> Result<Response, RequestRefusal> {
     let id = read_id(&id)?;
     let asker = controller.asker(&caller);
-    let look = |desk: &crate::reservations::Desk, _| {
+    let look = |desk: &crate::reservations::ReservationStore, _| {
         desk.document(&asker, id)
             .map(|found| found.map(str::to_owned))
     };
@@ -497,7 +505,7 @@ pub async fn document(
             "it was not asked for by a signed document",
         )
     })?;
-    let [compact, flattened] = SIGNED.map(HeaderValue::from_static);
+    let [compact, flattened] = SIGNED_MEDIA_TYPES.map(HeaderValue::from_static);
     let kind = if text.trim_start().starts_with('{') {
         flattened
     } else {
@@ -523,15 +531,15 @@ pub async fn document(
 pub async fn change(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-    Body(change): Body<ReservationChange>,
-) -> Result<Json<Reserved>, Refused> {
+    JsonBody(change): JsonBody<ReservationChange>,
+) -> Result<Json<Reserved>, RequestRefusal> {
     let id = read_id(&id)?;
     let content = ("change", id, change.clone());
-    let command = Command::Change { id, change };
+    let command = ReservationCommand::Change { id, change };
     Ok(Json(
-        ask(&controller, &caller, &headers, &content, command).await?,
+        execute(&controller, &caller, &headers, &content, command).await?,
     ))
 }
 
@@ -549,16 +557,16 @@ pub async fn change(
 pub async fn cancel(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
-    Asked(query): Asked<CancelQuery>,
+    PathParams(id): PathParams<String>,
+    QueryParams(query): QueryParams<CancelQuery>,
     headers: HeaderMap,
-) -> Result<Json<Reserved>, Refused> {
+) -> Result<Json<Reserved>, RequestRefusal> {
     let id = read_id(&id)?;
     let series = query.series.unwrap_or(false);
-    let command = Command::Cancel { id, series };
+    let command = ReservationCommand::Cancel { id, series };
     let content = ("cancel", id, series);
     Ok(Json(
-        ask(&controller, &caller, &headers, &content, command).await?,
+        execute(&controller, &caller, &headers, &content, command).await?,
     ))
 }
 
@@ -575,16 +583,16 @@ pub async fn cancel(
 pub async fn commit(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-) -> Result<Json<Reserved>, Refused> {
-    act(
+) -> Result<Json<Reserved>, RequestRefusal> {
+    act_on(
         &controller,
         &caller,
         &headers,
         &id,
         "commit",
-        Command::Commit,
+        ReservationCommand::Commit,
     )
     .await
 }
@@ -602,10 +610,18 @@ pub async fn commit(
 pub async fn abort(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-) -> Result<Json<Reserved>, Refused> {
-    act(&controller, &caller, &headers, &id, "abort", Command::Abort).await
+) -> Result<Json<Reserved>, RequestRefusal> {
+    act_on(
+        &controller,
+        &caller,
+        &headers,
+        &id,
+        "abort",
+        ReservationCommand::Abort,
+    )
+    .await
 }
 
 /// Has the paths of a reservation set up in its window.
@@ -621,16 +637,16 @@ pub async fn abort(
 pub async fn provision(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-) -> Result<Json<Reserved>, Refused> {
-    act(
+) -> Result<Json<Reserved>, RequestRefusal> {
+    act_on(
         &controller,
         &caller,
         &headers,
         &id,
         "provision",
-        Command::Provision,
+        ReservationCommand::Provision,
     )
     .await
 }
@@ -648,16 +664,16 @@ pub async fn provision(
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Named(id): Named<String>,
+    PathParams(id): PathParams<String>,
     headers: HeaderMap,
-) -> Result<Json<Reserved>, Refused> {
-    act(
+) -> Result<Json<Reserved>, RequestRefusal> {
+    act_on(
         &controller,
         &caller,
         &headers,
         &id,
         "release",
-        Command::Release,
+        ReservationCommand::Release,
     )
     .await
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Asked, Body};
+use longhaul_api::problem::{JsonBody, QueryParams};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::routes::{
@@ -18,18 +18,18 @@ const MAX_END_BYTES: usize = 253;
 /// Maximum number of depots to avoid.
 const MAX_AVOIDED: usize = 100;
 /// Default number of destinations in one answer.
-const USUAL_LIMIT: u32 = 100;
+const DEFAULT_LIMIT: u32 = 100;
 /// Maximum number of destinations in one answer.
-const MOST_LIMIT: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 /// Validity of an answer about an unknown end, in milliseconds.
 const UNKNOWN_LIFE_MS: u64 = 60_000;
 /// Odd multiplier that turns a clock value into a seed (2^64 divided by the golden ratio, as in
 /// Knuth's multiplicative hashing).
-const SPREAD_OVER_ALL_BITS: u64 = 0x9E37_79B9_7F4A_7C15;
+const SEED_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Returns the end where routes begin, if `caller` may ask for them: the requested one, or the
 /// caller's own.
-pub(super) fn from_of(
+pub(super) fn route_start(
     controller: &Controller,
     caller: &Caller,
     from: Option<&str>,
@@ -37,7 +37,7 @@ pub(super) fn from_of(
     let (places, speaker) = (controller.places(), controller.speaker(caller));
     let own = speaker.as_ref().map(|speaker| speaker.name().to_owned());
     let from = match (from, own) {
-        (Some(from), _) => places.meant(from).map(str::to_owned),
+        (Some(from), _) => places.resolve_end(from).map(str::to_owned),
         (None, own) => own,
     };
     let Some(from) = from else {
@@ -64,7 +64,7 @@ pub(super) fn from_of(
 pub async fn question(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Body(question): Body<RouteQuestion>,
+    JsonBody(question): JsonBody<RouteQuestion>,
 ) -> Result<Json<RouteAnswer>, Problem> {
     if !(1..=MAX_END_BYTES).contains(&question.to.len()) {
         return Err(invalid(format!("to: 1 to {MAX_END_BYTES} bytes")));
@@ -75,19 +75,19 @@ pub async fn question(
     if question.streams == Some(0) {
         return Err(invalid("streams: at least 1"));
     }
-    let from = from_of(&controller, &caller, question.from.as_deref())?;
+    let from = route_start(&controller, &caller, question.from.as_deref())?;
     let places = controller.places();
     controller.metrics().asked();
     let now_ms = now_ms();
-    let answer = match places.meant(&question.to) {
+    let answer = match places.resolve_end(&question.to) {
         None => unknown(&question.to, places.known.version, now_ms),
-        Some(to) => controller.weather().answer(&weather::Asked {
+        Some(to) => controller.routing().answer(&weather::RouteQuery {
             from: &from,
             to,
             question: &question,
             now_ms,
             // Mixes both halves of the clock value, as the upper half stays the same for weeks.
-            seed: now_ms.wrapping_mul(SPREAD_OVER_ALL_BITS),
+            seed: now_ms.wrapping_mul(SEED_MULTIPLIER),
         }),
     };
     Ok(Json(answer))
@@ -129,21 +129,22 @@ fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
 pub async fn table(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<TableQuery>,
+    QueryParams(query): QueryParams<TableQuery>,
 ) -> Result<Json<RouteTable>, Problem> {
-    let from = from_of(&controller, &caller, query.from.as_deref())?;
-    let limit = usize::try_from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?).unwrap_or(usize::MAX);
+    let from = route_start(&controller, &caller, query.from.as_deref())?;
+    let limit =
+        usize::try_from(limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?).unwrap_or(usize::MAX);
     let skip = usize::try_from(cursor(query.after.as_deref())?).unwrap_or(usize::MAX);
     let places = controller.places();
     let to = match query.to.as_deref() {
         None => None,
-        Some(to) => Some(places.meant(to).ok_or_else(|| {
+        Some(to) => Some(places.resolve_end(to).ok_or_else(|| {
             Problem::new(ProblemKind::NotFound, format!("to: {to} is not on the map"))
         })?),
     };
     let receives = query.receives.unwrap_or(false);
     let table = controller
-        .weather()
+        .routing()
         .table(&from, to, receives, (skip, limit), now_ms());
     Ok(Json(table))
 }

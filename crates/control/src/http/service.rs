@@ -28,7 +28,7 @@ pub async fn health() -> Json<Health> {
     responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health))
 )]
 pub async fn ready(State(controller): State<Controller>) -> Response {
-    let missing = match controller.store().is_there().await {
+    let missing = match controller.store().check().await {
         Err(_) => Some("the store does not answer"),
         Ok(()) if !controller.is_ready() => Some("forecasts are being rebuilt"),
         Ok(()) => None,
@@ -86,7 +86,7 @@ pub async fn info(
         Permission::Read,
         &Subject::own(),
     )?;
-    let series = controller.weather().len();
+    let series = controller.routing().len();
     let leadership = controller.leadership();
     Ok(Json(ControllerInfo {
         name: controller.settings().name.clone(),

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use longhaul_api::problem::{Asked, Body};
+use longhaul_api::problem::{JsonBody, QueryParams};
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_control_api::transfers::{
@@ -21,9 +21,9 @@ const MAX_DEPOTS: usize = 16;
 /// Maximum length of a failure's reason, in bytes.
 const MAX_ERROR_BYTES: usize = 1000;
 /// Default number of reports in one answer.
-const USUAL_LIMIT: u32 = 100;
+const DEFAULT_LIMIT: u32 = 100;
 /// Maximum number of reports in one answer.
-const MOST_LIMIT: u32 = 1000;
+const MAX_LIMIT: u32 = 1000;
 
 /// Stores the report of a transfer, once. The answer is sent once it is on disk.
 #[utoipa::path(
@@ -38,13 +38,13 @@ const MOST_LIMIT: u32 = 1000;
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Body(mut report): Body<TransferReport>,
+    JsonBody(mut report): JsonBody<TransferReport>,
 ) -> Result<Json<ReportKept>, Problem> {
     check(&report).map_err(invalid)?;
     let (places, speaker) = (controller.places(), controller.speaker(&caller));
     let own = speaker.as_ref().map(|speaker| speaker.name().to_owned());
     let meant = |end: Option<String>| match end {
-        Some(end) => Some(controller.called(&end)),
+        Some(end) => Some(controller.canonical_name(&end)),
         None => own.clone(),
     };
     report.from = meant(report.from.take());
@@ -118,10 +118,10 @@ fn check(report: &TransferReport) -> Result<(), String> {
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
-    Asked(query): Asked<TransferQuery>,
+    QueryParams(query): QueryParams<TransferQuery>,
 ) -> Result<Json<TransferPage>, Problem> {
     let reporter = read_all_or_own(&controller, &caller, Resource::Transfers)?;
-    let limit = limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?;
+    let limit = limit(query.limit, DEFAULT_LIMIT, MAX_LIMIT)?;
     let after = cursor(query.after.as_deref())?;
     let found = controller
         .store()
@@ -152,5 +152,5 @@ pub async fn score(
         Permission::Read,
         &Subject::all(),
     )?;
-    Ok(Json(controller.weather().score()))
+    Ok(Json(controller.routing().score()))
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::election::{Election, Event, Standing};
+use super::election::{Election, ElectionEvent, ElectionState};
 use super::{Leader, Leadership};
-use crate::store::leaders::Seat;
-use crate::store::{Store, StoreError};
+use crate::store::leaders::LockSession;
+use crate::store::{ControllerStore, StoreError};
 
 /// Interval between requests of the leader.
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Candidate for the lead.
 #[derive(Debug)]
 pub struct Candidate {
-    store: Store,
+    store: ControllerStore,
     me: Leader,
     election: Election,
     leadership: watch::Sender<Leadership>,
@@ -38,7 +38,7 @@ impl Candidate {
     /// Creates a candidate, and the receiver of its leadership. `me` is shown to others while it
     /// leads.
     #[must_use]
-    pub fn new(store: Store, me: Leader) -> (Self, watch::Receiver<Leadership>) {
+    pub fn new(store: ControllerStore, me: Leader) -> (Self, watch::Receiver<Leadership>) {
         let first = match store.is_shared() {
             true => Leadership::Lost,
             false => Leadership::Alone,
@@ -65,25 +65,25 @@ impl Candidate {
         }
         let mut seat = None;
         tokio::select! {
-            () = self.stand(&mut seat) => {}
+            () = self.campaign(&mut seat) => {}
             _ = end.wait_for(|end| *end) => {}
         }
-        self.take(Event::Broken);
+        self.handle_event(ElectionEvent::Broken);
         if let Some(seat) = seat {
             let _ = timeout(ANSWER_TIMEOUT, seat.leave()).await;
         }
     }
 
     /// Opens one connection after another.
-    async fn stand(&mut self, seat: &mut Option<Seat>) {
+    async fn campaign(&mut self, seat: &mut Option<LockSession>) {
         loop {
             let next = Instant::now() + ASK_INTERVAL;
             match timeout(CONNECT_TIMEOUT, self.store.seat()).await {
                 Ok(Ok(new)) => {
-                    self.take(Event::Connected);
-                    self.hold(seat.insert(new)).await;
+                    self.handle_event(ElectionEvent::Connected);
+                    self.hold_seat(seat.insert(new)).await;
                     *seat = None;
-                    self.take(Event::Broken);
+                    self.handle_event(ElectionEvent::Broken);
                 }
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the store does not answer: who leads is not known");
@@ -95,21 +95,21 @@ impl Candidate {
     }
 
     /// Requests the lock over one connection until that fails.
-    async fn hold(&mut self, seat: &mut Seat) {
+    async fn hold_seat(&mut self, seat: &mut LockSession) {
         loop {
             let (asked, sent) = (Instant::now(), self.now());
             // A leader stops in time, with or without an answer.
             let mut by = asked + ANSWER_TIMEOUT;
-            if let Standing::Leading { until, .. } = self.election.standing() {
+            if let ElectionState::Leading { until, .. } = self.election.standing() {
                 by = by.min(self.began + Duration::from_millis(until));
             }
             match timeout_at(by, self.ask(seat)).await {
                 Ok(Ok(is_held)) => {
                     let event = match is_held {
-                        true => Event::Held { sent },
-                        false => Event::NotHeld,
+                        true => ElectionEvent::Held { sent },
+                        false => ElectionEvent::NotHeld,
                     };
-                    if self.take(event) == Standing::Lost {
+                    if self.handle_event(event) == ElectionState::Lost {
                         return;
                     }
                 }
@@ -121,7 +121,7 @@ impl Candidate {
                     return;
                 }
                 Err(_) => {
-                    self.take(Event::Broken);
+                    self.handle_event(ElectionEvent::Broken);
                     tracing::warn!(
                         "the store does not answer any more: connections to it are given up"
                     );
@@ -130,15 +130,15 @@ impl Candidate {
                 }
             }
             let pause = match self.election.standing() {
-                Standing::Leading { .. } => ASK_INTERVAL,
-                Standing::Following | Standing::Lost => TRY_INTERVAL,
+                ElectionState::Leading { .. } => ASK_INTERVAL,
+                ElectionState::Following | ElectionState::Lost => TRY_INTERVAL,
             };
             sleep_until(asked + pause).await;
         }
     }
 
-    async fn ask(&mut self, seat: &mut Seat) -> Result<bool, StoreError> {
-        if matches!(self.election.standing(), Standing::Leading { .. }) {
+    async fn ask(&mut self, seat: &mut LockSession) -> Result<bool, StoreError> {
+        if matches!(self.election.standing(), ElectionState::Leading { .. }) {
             return seat.is_held().await;
         }
         let (is_held, leader) = seat.ask().await?;
@@ -151,14 +151,14 @@ impl Candidate {
     }
 
     /// Processes an event, and publishes the resulting leadership.
-    fn take(&mut self, event: Event) -> Standing {
-        let standing = self.election.take(event, self.now());
+    fn handle_event(&mut self, event: ElectionEvent) -> ElectionState {
+        let standing = self.election.handle_event(event, self.now());
         let leadership = match standing {
-            Standing::Leading { .. } => Leadership::Leading { epoch: self.epoch },
-            Standing::Following => Leadership::Following {
+            ElectionState::Leading { .. } => Leadership::Leading { epoch: self.epoch },
+            ElectionState::Following => Leadership::Following {
                 leader: self.known.clone(),
             },
-            Standing::Lost => Leadership::Lost,
+            ElectionState::Lost => Leadership::Lost,
         };
         let was_leading = self.leadership.borrow().term().is_some();
         let is_new = self.leadership.send_if_modified(|known| {

@@ -8,7 +8,7 @@ mod tests;
 
 /// State of this controller in the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ElectionState {
     /// There is no connection that could hold the lock.
     Lost,
     /// Another controller has the lock, or none has requested it yet.
@@ -24,7 +24,7 @@ pub enum Standing {
 
 /// Input of the election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum ElectionEvent {
     /// A new connection is open.
     Connected,
     /// The server confirmed, for a request sent at `sent`, that the connection holds the lock.
@@ -43,14 +43,14 @@ pub enum Event {
 /// State machine of one candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
-    standing: Standing,
+    standing: ElectionState,
     terms: u64,
 }
 
 impl Default for Election {
     fn default() -> Self {
         Self {
-            standing: Standing::Lost,
+            standing: ElectionState::Lost,
             terms: 0,
         }
     }
@@ -59,7 +59,7 @@ impl Default for Election {
 impl Election {
     /// Returns the current state.
     #[must_use]
-    pub const fn standing(&self) -> Standing {
+    pub const fn standing(&self) -> ElectionState {
         self.standing
     }
 
@@ -67,43 +67,47 @@ impl Election {
     #[must_use]
     pub const fn term(&self, now: u64) -> Option<u64> {
         match self.standing {
-            Standing::Leading { term, until } if now < until => Some(term),
+            ElectionState::Leading { term, until } if now < until => Some(term),
             _ => None,
         }
     }
 
     /// Processes an event at `now`. A connection whose lease expired is no longer usable, as the
     /// server may have given the lock to another since its last answer.
-    pub fn take(&mut self, event: Event, now: u64) -> Standing {
-        if let Standing::Leading { until, .. } = self.standing
+    pub fn handle_event(&mut self, event: ElectionEvent, now: u64) -> ElectionState {
+        if let ElectionState::Leading { until, .. } = self.standing
             && now >= until
         {
-            self.standing = Standing::Lost;
+            self.standing = ElectionState::Lost;
         }
         self.standing = match (self.standing, event) {
-            (_, Event::Broken) => Standing::Lost,
+            (_, ElectionEvent::Broken) => ElectionState::Lost,
             // Also if the failure of the previous connection was not reported.
-            (_, Event::Connected) => Standing::Following,
-            (standing, Event::Passed) => standing,
+            (_, ElectionEvent::Connected) => ElectionState::Following,
+            (standing, ElectionEvent::Passed) => standing,
             // From a connection that was abandoned.
-            (Standing::Lost, Event::Held { .. } | Event::NotHeld) => Standing::Lost,
-            (_, Event::NotHeld) => Standing::Following,
-            (before, Event::Held { sent }) => self.held(before, sent.saturating_add(LEASE_MS), now),
+            (ElectionState::Lost, ElectionEvent::Held { .. } | ElectionEvent::NotHeld) => {
+                ElectionState::Lost
+            }
+            (_, ElectionEvent::NotHeld) => ElectionState::Following,
+            (before, ElectionEvent::Held { sent }) => {
+                self.held(before, sent.saturating_add(LEASE_MS), now)
+            }
         };
         self.standing
     }
 
-    fn held(&mut self, before: Standing, until: u64, now: u64) -> Standing {
+    fn held(&mut self, before: ElectionState, until: u64, now: u64) -> ElectionState {
         match before {
-            Standing::Leading { term, until: known } => Standing::Leading {
+            ElectionState::Leading { term, until: known } => ElectionState::Leading {
                 term,
                 until: known.max(until),
             },
             // The answer came too late to be relied on.
-            _ if now >= until => Standing::Lost,
+            _ if now >= until => ElectionState::Lost,
             _ => {
                 self.terms += 1;
-                Standing::Leading {
+                ElectionState::Leading {
                     term: self.terms,
                     until,
                 }

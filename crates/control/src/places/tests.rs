@@ -8,7 +8,7 @@ fn key(number: u8) -> PublicKey {
     PublicKey::from_bytes([number; 32])
 }
 
-fn places() -> Places {
+fn places() -> MapIndex {
     let text = format!(
         r#"{{"sites": [{{"name": "west"}}, {{"name": "east"}}],
             "depots": [{{"name": "mid", "key": "{}", "site": "west", "addresses": [{{"endpoint": "mid:7510"}}]}}],
@@ -17,10 +17,10 @@ fn places() -> Places {
         key(1)
     );
     let map = serde_json::from_str(&text).unwrap();
-    Places::of(
+    MapIndex::build(
         &map,
         &[],
-        DepotNames::of(&map),
+        DepotNames::from_map(&map),
         1000,
         &RegistrationPolicy::default(),
         1,
@@ -32,9 +32,15 @@ fn principal_speaks_for_its_depot_host_and_key() {
     let places = places();
     let depot = places.speaker(&key(1), "whatever");
     assert_eq!(depot.name(), "mid");
-    assert!(depot.is("mid") && depot.is(&key(1).to_string()) && !depot.is("store"));
+    assert!(
+        depot.speaks_for("mid")
+            && depot.speaks_for(&key(1).to_string())
+            && !depot.speaks_for("store")
+    );
     let host = places.speaker(&key(2), "store");
-    assert!(host.name() == "store" && host.is(&key(2).to_string()) && !host.is("mid"));
+    assert!(
+        host.name() == "store" && host.speaks_for(&key(2).to_string()) && !host.speaks_for("mid")
+    );
     // A name of no host speaks for nothing.
     let other = places.speaker(&key(3), "mid");
     assert_eq!(other.ends, [key(3).to_string()]);
@@ -62,10 +68,10 @@ fn ends_are_found_by_name_or_address() {
         ("192.0.3.9", None),
         ("store.example.evil", None),
     ] {
-        assert_eq!(places.meant(name), meant, "{name}");
+        assert_eq!(places.resolve_end(name), meant, "{name}");
     }
     let text = key(9).to_string();
-    assert_eq!(places.meant(&text), Some(text.as_str()));
+    assert_eq!(places.resolve_end(&text), Some(text.as_str()));
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn map_is_outdated_once_a_depot_is_stale() {
         ..RegistrationPolicy::default()
     };
     let at = |now_ms| {
-        Places::of(
+        MapIndex::build(
             &Map::default(),
             std::slice::from_ref(&registration),
             DepotNames::default(),
@@ -90,8 +96,8 @@ fn map_is_outdated_once_a_depot_is_stale() {
         )
     };
     let fresh = at(100_000);
-    assert!(!fresh.is_old(129_999) && fresh.is_old(130_000));
-    assert!(!at(130_000).is_old(1_000_000));
+    assert!(!fresh.is_outdated(129_999) && fresh.is_outdated(130_000));
+    assert!(!at(130_000).is_outdated(1_000_000));
 }
 
 #[test]
@@ -103,9 +109,9 @@ fn expired_registration_does_not_speak_for_its_name() {
     .unwrap();
     let at = |now_ms| {
         let mut names = DepotNames::default();
-        names.bind("d", key(4));
+        names.bind_first("d", key(4));
         let policy = RegistrationPolicy::default();
-        Places::of(
+        MapIndex::build(
             &Map::default(),
             std::slice::from_ref(&registration),
             names,
@@ -115,11 +121,14 @@ fn expired_registration_does_not_speak_for_its_name() {
         )
     };
     let [live, over, gone] = [at(100_000), at(130_000), at(130_000 + 8 * 86_400_000)];
-    assert!(live.speaker(&key(4), "").is("d") && live.meant("d") == Some("d"));
+    assert!(live.speaker(&key(4), "").speaks_for("d") && live.resolve_end("d") == Some("d"));
     for places in [&over, &gone] {
-        assert!(!places.speaker(&key(4), "").is("d") && places.meant("d").is_none());
+        assert!(!places.speaker(&key(4), "").speaks_for("d") && places.resolve_end("d").is_none());
         // Its earlier measurements stay its own.
-        assert!(places.reporter(&key(4), "").is("d") && !places.reporter(&key(5), "").is("d"));
+        assert!(
+            places.reporter(&key(4), "").speaks_for("d")
+                && !places.reporter(&key(5), "").speaks_for("d")
+        );
     }
     // Only addresses on the operator's map distinguish streams.
     assert!(live.addresses("d").is_empty());

@@ -39,7 +39,7 @@ proptest! {
         let seats = (depots + depots % 2) as f64;
         let seconds = (seats - 1.0) * TURNS as f64 * SLOT_MS as f64 / 1000.0;
         // Each direction has one bulk turn in that time.
-        prop_assert!(bytes as f64 * 8.0 / seconds <= capacity * MAX_SHARE);
+        prop_assert!(bytes as f64 * 8.0 / seconds <= capacity * MAX_LINK_SHARE);
         prop_assert!(bytes <= MAX_BYTES);
     }
 }
@@ -51,12 +51,15 @@ fn unknown_and_narrow_links_get_small_measurements() {
         rate_bps,
         unseen_bytes: None,
     };
-    assert_eq!(kind(2, &of(None)), ProbeKind::Bulk { bytes });
+    assert_eq!(probe_kind(2, &of(None)), ProbeKind::Bulk { bytes });
     assert!(matches!(
-        kind(2, &of(Some(1e6))),
+        probe_kind(2, &of(Some(1e6))),
         ProbeKind::RoundTrips { .. }
     ));
-    assert!(matches!(kind(6, &of(Some(1e8))), ProbeKind::Bulk { .. }));
+    assert!(matches!(
+        probe_kind(6, &of(Some(1e8))),
+        ProbeKind::Bulk { .. }
+    ));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Callers of reservations, and their rights.
 
-use longhaul_circuits::network::Share;
-use longhaul_circuits::policy::Limits;
+use longhaul_circuits::network::LinkShare;
+use longhaul_circuits::policy::RequestLimits;
 use longhaul_control_api::principals::{Permission, ReservationLimits, Resource, Right};
 
-use crate::authority::{Refused, Subject, decide, limits};
+use crate::authority::{AccessDenied, Subject, decide, limits};
 
 /// Milliseconds in a second.
 const SECOND_MS: u64 = 1_000;
@@ -13,7 +13,7 @@ const PER_CENT: u32 = 10_000;
 
 /// Caller of a request about reservations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asker {
+pub struct ReservationCaller {
     /// Key as text, or `operator`.
     pub owner: String,
     /// Display name.
@@ -22,12 +22,12 @@ pub struct Asker {
     pub rights: Option<Vec<Right>>,
 }
 
-impl Asker {
+impl ReservationCaller {
     /// Checks that the caller has this permission for such a reservation.
     ///
     /// # Errors
     /// The caller has not.
-    pub fn may(&self, permission: Permission, subject: &Subject) -> Result<(), Refused> {
+    pub fn may(&self, permission: Permission, subject: &Subject) -> Result<(), AccessDenied> {
         match &self.rights {
             None => Ok(()),
             Some(rights) => decide(
@@ -49,14 +49,14 @@ impl Asker {
         &self,
         permission: Permission,
         subject: &Subject,
-    ) -> Result<Vec<Limits>, Refused> {
+    ) -> Result<Vec<RequestLimits>, AccessDenied> {
         self.may(permission, subject)?;
         let Some(rights) = &self.rights else {
-            return Ok(vec![Limits::default()]);
+            return Ok(vec![RequestLimits::default()]);
         };
         let found = limits(rights, Resource::Reservations, permission, subject);
-        let mut found: Vec<Limits> = found.iter().map(of_right).collect();
-        found.sort_by_key(|limits| std::cmp::Reverse(limits.share.unwrap_or(Share::WHOLE)));
+        let mut found: Vec<RequestLimits> = found.iter().map(to_limits).collect();
+        found.sort_by_key(|limits| std::cmp::Reverse(limits.share.unwrap_or(LinkShare::WHOLE)));
         Ok(found)
     }
 
@@ -87,14 +87,14 @@ impl Asker {
     ///
     /// # Errors
     /// The caller may not change it.
-    pub fn limits_of_change(&self, subject: &Subject) -> Result<Vec<Limits>, Refused> {
+    pub fn limits_of_change(&self, subject: &Subject) -> Result<Vec<RequestLimits>, AccessDenied> {
         let of_change = self.limits(Permission::Modify, subject)?;
         let Ok(of_new) = self.limits(Permission::Create, subject) else {
             return Ok(of_change);
         };
         let both = of_change
             .iter()
-            .flat_map(|change| of_new.iter().map(|new| narrower(change, new)));
+            .flat_map(|change| of_new.iter().map(|new| intersect_limits(change, new)));
         Ok(both.collect())
     }
 }
@@ -109,11 +109,11 @@ pub struct Quota {
 }
 
 /// Returns limits that include only what both include.
-fn narrower(one: &Limits, other: &Limits) -> Limits {
+fn intersect_limits(one: &RequestLimits, other: &RequestLimits) -> RequestLimits {
     fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
         one.into_iter().chain(other).min()
     }
-    Limits {
+    RequestLimits {
         rate: least(one.rate, other.rate),
         duration: least(one.duration, other.duration),
         ahead: least(one.ahead, other.ahead),
@@ -122,10 +122,10 @@ fn narrower(one: &Limits, other: &Limits) -> Limits {
     }
 }
 
-fn of_right(limits: &ReservationLimits) -> Limits {
+fn to_limits(limits: &ReservationLimits) -> RequestLimits {
     let milliseconds = |seconds: u64| seconds.saturating_mul(SECOND_MS);
-    let share = |per_cent: u8| Share::millionths(u32::from(per_cent).saturating_mul(PER_CENT));
-    Limits {
+    let share = |per_cent: u8| LinkShare::millionths(u32::from(per_cent).saturating_mul(PER_CENT));
+    RequestLimits {
         rate: limits.rate_bps,
         duration: limits.duration_s.map(milliseconds),
         ahead: limits.ahead_s.map(milliseconds),
@@ -134,6 +134,6 @@ fn of_right(limits: &ReservationLimits) -> Limits {
             .map(|paths| usize::try_from(paths).unwrap_or(usize::MAX)),
         share: limits
             .link_share_percent
-            .map(|per_cent| share(per_cent).unwrap_or(Share::WHOLE)),
+            .map(|per_cent| share(per_cent).unwrap_or(LinkShare::WHOLE)),
     }
 }

@@ -17,47 +17,47 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use longhaul_circuits::admit::Counter;
-use longhaul_circuits::book::{Book, Change, Entry, Fault, Reservation};
+use longhaul_circuits::admit::CounterOfferMode;
+use longhaul_circuits::book::{BookChange, BookFault, JournalEntry, Reservation, ReservationBook};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Event, Life};
-use longhaul_circuits::network::Network;
+use longhaul_circuits::machine::{LifecyclePhase, ReservationEvent};
+use longhaul_circuits::network::CircuitNetwork;
 use longhaul_circuits::policy::PolicyRefusal;
 use longhaul_circuits::request::RequestFault;
-use longhaul_circuits::time::{Moment, Window};
+use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::{Refusal, ReservationChange, ReservationRequest};
 use serde::{Deserialize, Serialize};
 
-use super::names::Names;
+use super::names::NetworkNames;
 use super::reported;
-use super::wanted::{Place, WantedFault};
-use crate::authority::{Refused, Subject};
-use beside::Beside;
-use changes::Changes;
-use owned::{Owned, Share};
+use super::wanted::{InvalidReservation, ReservationEnd};
+use crate::authority::{AccessDenied, Subject};
+use beside::StreamIndex;
+use changes::ChangeLog;
+use owned::{OwnedState, OwnerIndex};
 
-pub use open::{Denied, Found, Open, Snapshot};
+pub use open::{AllocationSnapshot, DeniedCommand, FoundOffers, PendingOffers};
 pub use quota::QuotaFault;
 
 /// Time for which granted bandwidth is held until it is committed, in milliseconds.
-pub const HOLD_MS: u64 = 60_000;
+pub const HOLD_LIFETIME_MS: u64 = 60_000;
 /// Time for which finished reservations are still shown, in milliseconds: a week.
-pub const KEEP_MS: u64 = 7 * 24 * 3_600_000;
+pub const RETENTION_MS: u64 = 7 * 24 * 3_600_000;
 /// Maximum number of reservations that end or are forgotten in one turn, to limit delays of others.
-const MAX_DUE: usize = 500;
+const MAX_DUE_PER_TURN: usize = 500;
 
 /// Details of a reservation that the book does not have. Only `document` and `failure` ever change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Detail {
+pub struct ReservationDetail {
     /// Owner: a key as text, or `operator`.
     pub owner: String,
     /// Display name of the owner at the time of the request.
     pub owner_name: String,
     /// Source of the bytes.
-    pub from: Place,
+    pub from: ReservationEnd,
     /// Destination of the bytes.
-    pub to: Place,
+    pub to: ReservationEnd,
     /// Purpose, for people to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -81,7 +81,7 @@ pub struct Detail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Time of the request.
-    pub created: Moment,
+    pub created: MomentMs,
 }
 
 #[expect(
@@ -92,7 +92,7 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-impl Detail {
+impl ReservationDetail {
     /// Returns the subject of requests by that owner about this reservation.
     #[must_use]
     pub fn subject(&self, owner: &str) -> Subject {
@@ -108,28 +108,28 @@ impl Detail {
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     /// The map from here on.
-    Network(Names),
+    Network(NetworkNames),
     /// Entry of the book, with the details of new reservations.
     Entry {
         /// The entry.
-        entry: Box<Entry>,
+        entry: Box<JournalEntry>,
         /// Details by reservation.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        details: BTreeMap<ReservationId, Detail>,
+        details: BTreeMap<ReservationId, ReservationDetail>,
     },
 }
 
 /// Command to execute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum ReservationCommand {
     /// Reserve bandwidth.
     Reserve {
         /// The request.
         request: Box<ReservationRequest>,
         /// Source, as on the map.
-        from: Place,
+        from: ReservationEnd,
         /// Destination, as on the map.
-        to: Place,
+        to: ReservationEnd,
         /// Windows; several if the request recurs.
         windows: Vec<Window>,
         /// If true, the caller speaks for one of the ends.
@@ -161,10 +161,10 @@ pub enum Command {
     },
     /// Record the results of circuits. Results that no longer apply to their reservation are
     /// skipped.
-    Settle(Vec<(ReservationId, Settled)>),
+    Settle(Vec<(ReservationId, CircuitResult)>),
 }
 
-impl Command {
+impl ReservationCommand {
     /// Returns the cost of deciding the command, as a number of planned windows.
     #[must_use]
     pub fn cost(&self) -> usize {
@@ -177,7 +177,7 @@ impl Command {
 
 /// Result of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum CircuitResult {
     /// All of it is set up, or will be in its window.
     SetUp,
     /// Nothing of it is set up any more.
@@ -188,16 +188,16 @@ pub enum Settled {
 
 /// A command was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DeskError {
+pub enum ReservationError {
     /// The reservation does not exist, or the caller may not see it.
     #[error("there is no reservation {0} that you may see: longhaul reservations lists them")]
     Unknown(u64),
     /// The caller does not have the right.
     #[error(transparent)]
-    Forbidden(#[from] Refused),
+    Forbidden(#[from] AccessDenied),
     /// The request is invalid.
     #[error(transparent)]
-    Wanted(#[from] WantedFault),
+    Wanted(#[from] InvalidReservation),
     /// The book finds the request invalid.
     #[error(transparent)]
     Request(#[from] RequestFault),
@@ -208,8 +208,8 @@ pub enum DeskError {
     #[error(transparent)]
     Quota(#[from] QuotaFault),
     /// There is not enough bandwidth.
-    #[error("{}", show::in_a_line(.0))]
-    NoRoom(Box<Refusal>),
+    #[error("{}", show::refusal_line(.0))]
+    InsufficientBandwidth(Box<Refusal>),
     /// The reservation's state does not allow it.
     #[error("reservation {0} is {1}: it can't be {2} now")]
     NotNow(u64, String, &'static str),
@@ -221,59 +221,59 @@ pub enum DeskError {
     Fault(String),
 }
 
-impl From<Fault> for DeskError {
-    fn from(fault: Fault) -> Self {
+impl From<BookFault> for ReservationError {
+    fn from(fault: BookFault) -> Self {
         Self::Fault(fault.to_string())
     }
 }
 
 /// Book of reservations with owners and names, built from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Desk {
-    names: Arc<Names>,
-    book: Book,
+pub struct ReservationStore {
+    names: Arc<NetworkNames>,
+    book: ReservationBook,
     /// Sites whose nodes are set up. Not part of the journal.
     managed: Arc<BTreeSet<String>>,
     /// Search for counter-offers. Not part of the journal.
-    counter: Counter,
-    details: BTreeMap<ReservationId, Detail>,
+    counter: CounterOfferMode,
+    details: BTreeMap<ReservationId, ReservationDetail>,
     /// Finished reservations, with the time when they finished.
-    over: BTreeMap<ReservationId, Moment>,
+    over: BTreeMap<ReservationId, MomentMs>,
     /// The same, ordered by time.
-    over_by_time: BTreeSet<(Moment, ReservationId)>,
+    over_by_time: BTreeSet<(MomentMs, ReservationId)>,
     /// Unfinished reservations by addresses and time.
-    beside: Beside,
+    beside: StreamIndex,
     /// Numbers of reservations by owner.
-    owned: Owned,
+    owned: OwnerIndex,
     /// Recently changed reservations.
-    changes: Changes,
+    changes: ChangeLog,
 }
 
-impl Desk {
+impl ReservationStore {
     /// Creates an empty book without a map.
     ///
     /// # Errors
     /// Never: an empty network is valid.
-    pub fn new() -> Result<Self, DeskError> {
-        let nothing =
-            Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
+    pub fn new() -> Result<Self, ReservationError> {
+        let nothing = CircuitNetwork::new(0, Vec::new())
+            .map_err(|fault| ReservationError::Fault(fault.to_string()))?;
         Ok(Self {
             names: Arc::default(),
-            book: Book::new(nothing),
+            book: ReservationBook::new(nothing),
             managed: Arc::default(),
-            counter: Counter::Offer,
+            counter: CounterOfferMode::Offer,
             details: BTreeMap::new(),
             over: BTreeMap::new(),
             over_by_time: BTreeSet::new(),
-            beside: Beside::default(),
-            owned: Owned::default(),
-            changes: Changes::default(),
+            beside: StreamIndex::default(),
+            owned: OwnerIndex::default(),
+            changes: ChangeLog::default(),
         })
     }
 
     /// Sets the sites whose nodes are set up.
     #[must_use]
-    pub fn managing(self, sites: Arc<BTreeSet<String>>) -> Self {
+    pub fn with_managed_sites(self, sites: Arc<BTreeSet<String>>) -> Self {
         Self {
             managed: sites,
             ..self
@@ -282,25 +282,27 @@ impl Desk {
 
     /// Sets the search for counter-offers.
     #[must_use]
-    pub fn countering(self, counter: Counter) -> Self {
+    pub fn with_counter_offers(self, counter: CounterOfferMode) -> Self {
         Self { counter, ..self }
     }
 
     /// Returns all reservations with their details, by ID.
-    pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Detail, &Reservation)> {
+    pub fn reservations(
+        &self,
+    ) -> impl Iterator<Item = (ReservationId, &ReservationDetail, &Reservation)> {
         let details = self.details.iter();
         details.filter_map(|(id, detail)| Some((*id, detail, self.book.reservation(*id)?)))
     }
 
     /// Returns a reservation with its details.
     #[must_use]
-    pub fn reservation(&self, id: ReservationId) -> Option<(&Detail, &Reservation)> {
+    pub fn reservation(&self, id: ReservationId) -> Option<(&ReservationDetail, &Reservation)> {
         self.details.get(&id).zip(self.book.reservation(id))
     }
 
     /// Returns the number of changes. It is the same for the same records, whoever applied them.
     #[must_use]
-    pub const fn number(&self) -> u64 {
+    pub const fn change_count(&self) -> u64 {
         self.changes.number()
     }
 
@@ -308,18 +310,18 @@ impl Desk {
     /// `None` if any may have changed.
     #[must_use]
     pub fn changed_since(&self, number: u64) -> Option<BTreeSet<ReservationId>> {
-        self.changes.since(number)
+        self.changes.changed_since(number)
     }
 
     /// Returns the book.
     #[must_use]
-    pub const fn book(&self) -> &Book {
+    pub const fn book(&self) -> &ReservationBook {
         &self.book
     }
 
     /// Returns the names of sites and links.
     #[must_use]
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &NetworkNames {
         &self.names
     }
 
@@ -327,36 +329,36 @@ impl Desk {
     ///
     /// # Errors
     /// The record is not the next one, or promises more than available. Nothing has changed then.
-    pub fn apply(&mut self, record: &Record) -> Result<(), DeskError> {
+    pub fn apply(&mut self, record: &Record) -> Result<(), ReservationError> {
         match record {
             Record::Network(names) => {
                 let network = names
                     .network()
-                    .map_err(|fault| DeskError::Fault(fault.to_string()))?;
-                let renewed = self.book.renew(network);
-                renewed.map_err(|unlike| DeskError::Fault(unlike.to_string()))?;
+                    .map_err(|fault| ReservationError::Fault(fault.to_string()))?;
+                let renewed = self.book.replace_network(network);
+                renewed.map_err(|unlike| ReservationError::Fault(unlike.to_string()))?;
                 self.names = Arc::new(names.clone());
-                self.changes.all();
+                self.changes.record_all();
             }
             Record::Entry { entry, details } => {
                 // Actions outside follow from the states, which the circuit task observes.
                 self.book.apply(entry)?;
                 self.details.extend(details.clone());
                 match &entry.change {
-                    Change::Held { holds, .. } => {
+                    BookChange::Held { holds, .. } => {
                         holds
                             .iter()
-                            .for_each(|hold| self.look_at(hold.id, entry.at));
+                            .for_each(|hold| self.update_indexes(hold.id, entry.at));
                     }
-                    Change::Changing { hold, .. } => self.look_at(hold.id, entry.at),
-                    Change::Event { id, .. } | Change::Returned { id, .. } => {
-                        self.look_at(*id, entry.at)
+                    BookChange::Changing { hold, .. } => self.update_indexes(hold.id, entry.at),
+                    BookChange::Event { id, .. } | BookChange::Returned { id, .. } => {
+                        self.update_indexes(*id, entry.at)
                     }
-                    Change::Forgotten { id } => {
+                    BookChange::Forgotten { id } => {
                         if let Some(gone) = self.details.remove(id) {
-                            self.hand_on(*id, gone);
+                            self.pass_on_document(*id, gone);
                         }
-                        self.look_at(*id, entry.at);
+                        self.update_indexes(*id, entry.at);
                     }
                 }
             }
@@ -365,7 +367,7 @@ impl Desk {
     }
 
     /// Passes the document of a forgotten reservation to the next one of its series.
-    fn hand_on(&mut self, id: ReservationId, gone: Detail) {
+    fn pass_on_document(&mut self, id: ReservationId, gone: ReservationDetail) {
         let next = self.details.range_mut(id..).next();
         if let Some((_, next)) =
             next.filter(|(_, next)| gone.series.is_some() && next.series == gone.series)
@@ -376,10 +378,10 @@ impl Desk {
     }
 
     /// Updates the indexes for a changed reservation.
-    fn look_at(&mut self, id: ReservationId, at: Moment) {
+    fn update_indexes(&mut self, id: ReservationId, at: MomentMs) {
         let is_over = self.book.reservation(id).is_some_and(|reservation| {
             let is_nothing = reservation.plan.0.is_empty() && reservation.held.is_none();
-            is_nothing || reservation.machine.life != Life::Created
+            is_nothing || reservation.machine.life != LifecyclePhase::Created
         });
         match (is_over, self.over.get(&id).copied()) {
             (true, None) => {
@@ -392,14 +394,14 @@ impl Desk {
             }
             _ => {}
         }
-        self.changes.one(id);
-        let place = self.place_of(id);
+        self.changes.record(id);
+        let place = self.streams_of(id);
         self.beside.put(id, place);
         let share = self.details.get(&id).zip(self.book.reservation(id));
         let share = share.map(|(detail, reservation)| {
             let share = match self.over.get(&id) {
-                Some(since) => Share::Over(*since),
-                None => Share::Active {
+                Some(since) => OwnedState::Over(*since),
+                None => OwnedState::Active {
                     is_held: reservation.held.is_some(),
                 },
             };
@@ -410,12 +412,12 @@ impl Desk {
 
     /// Returns the addresses and times of a reservation's streams. `None` if it is finished or its
     /// addresses are unknown.
-    fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
+    fn streams_of(&self, id: ReservationId) -> Option<beside::ReservationStreams> {
         let (detail, reservation) = self
             .reservation(id)
             .filter(|_| !self.over.contains_key(&id))?;
         let (start, end) = reported::span(reservation);
-        Some(beside::Streams {
+        Some(beside::ReservationStreams {
             from: detail.from.address?,
             to: detail.to.address?,
             span: Window::new(start, end),
@@ -426,8 +428,12 @@ impl Desk {
     ///
     /// # Errors
     /// The map is too large to plan with; the previous one stays.
-    pub fn take_map(&mut self, map: &Map, records: &mut Vec<Record>) -> Result<bool, DeskError> {
-        let names = self.names.with(map);
+    pub fn take_map(
+        &mut self,
+        map: &Map,
+        records: &mut Vec<Record>,
+    ) -> Result<bool, ReservationError> {
+        let names = self.names.updated_with(map);
         if names == *self.names {
             return Ok(false);
         }
@@ -442,12 +448,18 @@ impl Desk {
     ///
     /// # Errors
     /// The book refused its own change.
-    pub fn pass(&mut self, now: Moment, records: &mut Vec<Record>) -> Result<bool, DeskError> {
-        let due = self.book.due_first(now, MAX_DUE + 1);
-        let mut is_more = due.len() > MAX_DUE;
-        for change in due.into_iter().take(MAX_DUE) {
+    pub fn advance_time(
+        &mut self,
+        now: MomentMs,
+        records: &mut Vec<Record>,
+    ) -> Result<bool, ReservationError> {
+        let due = self.book.due_first(now, MAX_DUE_PER_TURN + 1);
+        let mut is_more = due.len() > MAX_DUE_PER_TURN;
+        for change in due.into_iter().take(MAX_DUE_PER_TURN) {
             let timed_out = match &change {
-                Change::Event { id, event } if *event == Event::HoldTimeout => Some(*id),
+                BookChange::Event { id, event } if *event == ReservationEvent::HoldTimeout => {
+                    Some(*id)
+                }
                 _ => None,
             };
             self.write(change, BTreeMap::new(), now, records)?;
@@ -458,27 +470,32 @@ impl Desk {
                 reservation.is_some_and(|reservation| reservation.machine.provision.is_some())
             };
             if let Some(id) = timed_out.filter(is_promised) {
-                let event = Event::Abort;
-                self.write(Change::Event { id, event }, BTreeMap::new(), now, records)?;
+                let event = ReservationEvent::Abort;
+                self.write(
+                    BookChange::Event { id, event },
+                    BTreeMap::new(),
+                    now,
+                    records,
+                )?;
             }
         }
-        let before = now.saturating_sub_unsigned(KEEP_MS);
+        let before = now.saturating_sub_unsigned(RETENTION_MS);
         let old = self
             .over_by_time
             .iter()
             .take_while(|(since, _)| *since <= before);
         let old = old.map(|(_, id)| *id).chain(self.owned.excess());
-        let old: BTreeSet<ReservationId> = old.take(MAX_DUE).collect();
-        is_more |= old.len() == MAX_DUE;
+        let old: BTreeSet<ReservationId> = old.take(MAX_DUE_PER_TURN).collect();
+        is_more |= old.len() == MAX_DUE_PER_TURN;
         for id in old {
             let life = self
                 .book
                 .reservation(id)
                 .map(|reservation| reservation.machine.life);
-            if life != Some(Life::Terminated) {
+            if life != Some(LifecyclePhase::Terminated) {
                 self.end(id, now, records)?;
             }
-            self.write(Change::Forgotten { id }, BTreeMap::new(), now, records)?;
+            self.write(BookChange::Forgotten { id }, BTreeMap::new(), now, records)?;
         }
         is_more |= self.owned.excess().next().is_some();
         Ok(is_more || self.book.next_due().is_some_and(|due| due <= now))
@@ -486,13 +503,13 @@ impl Desk {
 
     /// Returns the time when something is due next.
     #[must_use]
-    pub fn next_due(&self) -> Option<Moment> {
+    pub fn next_due(&self) -> Option<MomentMs> {
         let forgotten = self
             .over_by_time
             .first()
-            .map(|(since, _)| since.saturating_add_unsigned(KEEP_MS));
+            .map(|(since, _)| since.saturating_add_unsigned(RETENTION_MS));
         // Excess reservations of an owner are forgotten at once.
-        let excess = self.owned.excess().next().map(|_| Moment::MIN);
+        let excess = self.owned.excess().next().map(|_| MomentMs::MIN);
         let due = self.book.next_due().into_iter().chain(forgotten);
         due.chain(excess).min()
     }
@@ -501,11 +518,19 @@ impl Desk {
     fn end(
         &mut self,
         id: ReservationId,
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
-        for event in [Event::Terminate, Event::TerminateConfirmed] {
-            self.write(Change::Event { id, event }, BTreeMap::new(), now, records)?;
+    ) -> Result<(), ReservationError> {
+        for event in [
+            ReservationEvent::Terminate,
+            ReservationEvent::TerminateConfirmed,
+        ] {
+            self.write(
+                BookChange::Event { id, event },
+                BTreeMap::new(),
+                now,
+                records,
+            )?;
         }
         Ok(())
     }
@@ -513,11 +538,11 @@ impl Desk {
     /// Applies a change and appends its record.
     fn write(
         &mut self,
-        change: Change,
-        details: BTreeMap<ReservationId, Detail>,
-        now: Moment,
+        change: BookChange,
+        details: BTreeMap<ReservationId, ReservationDetail>,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ReservationError> {
         let record = Record::Entry {
             entry: Box::new(self.book.entry(change, now)),
             details,

@@ -82,7 +82,7 @@ impl Roots {
     ///
     /// # Errors
     /// [`RootFault`]: there are no certificates, or one is invalid.
-    pub fn of_pem(pem: &[u8]) -> Result<Self, RootFault> {
+    pub fn from_pem(pem: &[u8]) -> Result<Self, RootFault> {
         let fault = |why: String| RootFault(why);
         let mut roots = Vec::new();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -100,7 +100,7 @@ impl Roots {
 
 /// Verified request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct SignedRequest {
     /// Key of the signer.
     pub key: PublicKey,
     /// ID, unique among the signer's documents.
@@ -161,12 +161,12 @@ enum Audience {
 /// # Errors
 /// [`DocumentFault`]: the document is malformed or altered, is addressed to another than
 /// `audience`, or is not valid at `now_ms` (milliseconds since the Unix epoch).
-pub fn read(
+pub fn verify(
     text: &str,
     roots: &Roots,
     audience: &PublicKey,
     now_ms: i64,
-) -> Result<Document, DocumentFault> {
+) -> Result<SignedRequest, DocumentFault> {
     let form = |why: &dyn std::fmt::Display| DocumentFault::Form(why.to_string());
     let Flattened {
         protected,
@@ -190,8 +190,8 @@ pub fn read(
     }
     let claims: Claims = serde_json::from_slice(&decoded(&payload)?)
         .map_err(|error| DocumentFault::Content(error.to_string()))?;
-    holds(&claims, audience, now_s)?;
-    Ok(Document {
+    check_claims(&claims, audience, now_s)?;
+    Ok(SignedRequest {
         key,
         id: claims.jti,
         request: claims.reservation,
@@ -228,7 +228,7 @@ fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, Docum
         return Err(fault("crit names what is not known here"));
     }
     match (&header.x5c, &header.jwk) {
-        (Some(chain), None) => of_chain(chain, roots, now_s),
+        (Some(chain), None) => key_of_chain(chain, roots, now_s),
         (None, Some(jwk)) => {
             let bytes = BASE64URL_NOPAD.decode(jwk.x.as_bytes()).ok();
             let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
@@ -241,7 +241,7 @@ fn signer(header: &Header, roots: &Roots, now_s: i64) -> Result<PublicKey, Docum
 }
 
 /// Returns the key of the first certificate in a chain that leads to one of the roots.
-fn of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, DocumentFault> {
+fn key_of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, DocumentFault> {
     let fault = |why: &dyn std::fmt::Display| DocumentFault::Chain(why.to_string());
     if chain.len() > MAX_CERTIFICATES {
         return Err(fault(&"there are too many"));
@@ -274,7 +274,7 @@ fn of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, Do
 }
 
 /// Checks that the claims are addressed to this controller and valid now.
-fn holds(claims: &Claims, audience: &PublicKey, now_s: i64) -> Result<(), DocumentFault> {
+fn check_claims(claims: &Claims, audience: &PublicKey, now_s: i64) -> Result<(), DocumentFault> {
     let wanted = audience.to_string();
     let is_for = match &claims.aud {
         Audience::One(one) => *one == wanted,

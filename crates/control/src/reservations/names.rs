@@ -8,8 +8,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use longhaul_circuits::network::{Link, LinkId, Network, NetworkFault, NodeId, Share};
-use longhaul_circuits::time::{MAX_RATE, Rate};
+use longhaul_circuits::network::{
+    CircuitLink, CircuitNetwork, LinkId, LinkShare, NetworkFault, NodeId,
+};
+use longhaul_circuits::time::{BitsPerSecond, MAX_RATE};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::LinkDirection;
 use longhaul_map::{Direction, graph::Graph};
@@ -18,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// Assumed latency of a link without one on the map, in microseconds, so that hops have a cost.
 const ASSUMED_LATENCY_US: u64 = 1_000;
 /// Millionths in the whole.
-const WHOLE: u128 = 1_000_000;
+const MILLIONTHS: u128 = 1_000_000;
 
 /// One direction of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,22 +29,22 @@ pub struct NamedLink {
     pub name: String,
     /// The link in the network.
     #[serde(flatten)]
-    pub link: Link,
+    pub link: CircuitLink,
 }
 
 /// All sites and links that were ever on the map, in the order in which they were added.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
+pub struct NetworkNames {
     /// Sites; the index is the site's number.
     pub sites: Vec<String>,
     /// Directions of links; the index is the direction's number.
     pub links: Vec<NamedLink>,
 }
 
-impl Names {
+impl NetworkNames {
     /// Returns the names updated with a map.
     #[must_use]
-    pub fn with(&self, map: &Map) -> Self {
+    pub fn updated_with(&self, map: &Map) -> Self {
         let mut sites = self.sites.clone();
         let mut nodes: HashMap<String, NodeId> = HashMap::new();
         for (id, site) in (0..).map(NodeId).zip(&sites) {
@@ -55,7 +57,7 @@ impl Names {
                 sites.push(site.name.clone());
             }
         }
-        let mut links: Vec<NamedLink> = self.links.iter().map(gone).collect();
+        let mut links: Vec<NamedLink> = self.links.iter().map(without_capacity).collect();
         let mut places: HashMap<(String, NodeId, NodeId), usize> = links
             .iter()
             .enumerate()
@@ -66,7 +68,7 @@ impl Names {
             .map(|known| known.link.cable + 1)
             .max()
             .unwrap_or(0);
-        let graph = Graph::of(map);
+        let graph = Graph::from_map(map);
         for edge in graph.edges() {
             let of_map = usize::try_from(edge.link)
                 .ok()
@@ -81,7 +83,7 @@ impl Names {
             } else {
                 of_map.backward.as_ref()
             };
-            let (capacity, share) = direction.map_or((0, Share::WHOLE), carried);
+            let (capacity, share) = direction.map_or((0, LinkShare::WHOLE), capacity_and_share);
             let latency = edge.latency.map_or(ASSUMED_LATENCY_US, |latency| {
                 u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
             });
@@ -89,7 +91,7 @@ impl Names {
                 .get(&(of_map.name.clone(), to, from))
                 .and_then(|place| links.get(*place));
             let cable = back.map_or(next_cable, |back| back.link.cable);
-            let link = Link {
+            let link = CircuitLink {
                 from,
                 to,
                 capacity,
@@ -100,7 +102,7 @@ impl Names {
             let key = (of_map.name.clone(), from, to);
             match places.get(&key).and_then(|place| links.get_mut(*place)) {
                 Some(known) => {
-                    known.link = Link {
+                    known.link = CircuitLink {
                         cable: known.link.cable,
                         ..link
                     }
@@ -122,9 +124,9 @@ impl Names {
     ///
     /// # Errors
     /// The network is too large to plan with.
-    pub fn network(&self) -> Result<Network, NetworkFault> {
+    pub fn network(&self) -> Result<CircuitNetwork, NetworkFault> {
         let nodes = u32::try_from(self.sites.len()).unwrap_or(u32::MAX);
-        Network::new(nodes, self.links.iter().map(|known| known.link).collect())
+        CircuitNetwork::new(nodes, self.links.iter().map(|known| known.link).collect())
     }
 
     /// Returns the node of a site.
@@ -160,7 +162,7 @@ impl Names {
 
     /// Returns a link in the form of the API.
     #[must_use]
-    pub fn reported(&self, id: LinkId) -> Option<LinkDirection> {
+    pub fn link_direction(&self, id: LinkId) -> Option<LinkDirection> {
         let known = self.link(id)?;
         Some(LinkDirection {
             link: known.name.clone(),
@@ -171,10 +173,10 @@ impl Names {
 }
 
 /// Returns a link without capacity, as it is not on the map.
-fn gone(known: &NamedLink) -> NamedLink {
+fn without_capacity(known: &NamedLink) -> NamedLink {
     NamedLink {
         name: known.name.clone(),
-        link: Link {
+        link: CircuitLink {
             capacity: 0,
             ..known.link
         },
@@ -183,13 +185,13 @@ fn gone(known: &NamedLink) -> NamedLink {
 
 /// Returns the capacity of a direction, in bit/s, and the share of it that may be reserved. If the
 /// capacity is unknown, the reservable rate is used instead; without that, zero.
-fn carried(direction: &Direction) -> (Rate, Share) {
-    let whole = |rate: quantities::Rate| (rate.bits_per_second() as Rate).min(MAX_RATE);
+fn capacity_and_share(direction: &Direction) -> (BitsPerSecond, LinkShare) {
+    let whole = |rate: quantities::Rate| (rate.bits_per_second() as BitsPerSecond).min(MAX_RATE);
     let reservable = direction.reservable_rate().map(whole);
     let Some(capacity) = direction.rate().map(whole) else {
-        return (reservable.unwrap_or(0), Share::WHOLE);
+        return (reservable.unwrap_or(0), LinkShare::WHOLE);
     };
-    let share = u128::from(reservable.unwrap_or(0)) * WHOLE / u128::from(capacity.max(1));
-    let share = u32::try_from(share).ok().and_then(Share::millionths);
-    (capacity, share.unwrap_or(Share::WHOLE))
+    let share = u128::from(reservable.unwrap_or(0)) * MILLIONTHS / u128::from(capacity.max(1));
+    let share = u32::try_from(share).ok().and_then(LinkShare::millionths);
+    (capacity, share.unwrap_or(LinkShare::WHOLE))
 }

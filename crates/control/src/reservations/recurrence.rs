@@ -71,7 +71,7 @@ pub fn windows(first: Window, recurrence: &Recurrence) -> Result<Vec<Window>, Ru
         .dates
         .into_iter()
         .map(|date| (date + below).timestamp_millis());
-    Ok(starts.map(|start| first.from_start(start)).collect())
+    Ok(starts.map(|start| first.starting_at(start)).collect())
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     /// begins.
     const FRIDAY: i64 = 1_772_812_800_000;
 
-    fn of(rule: &str, zone: Option<&str>) -> Result<Vec<i64>, RuleFault> {
+    fn occurrences(rule: &str, zone: Option<&str>) -> Result<Vec<i64>, RuleFault> {
         let recurrence = Recurrence {
             rule: rule.to_owned(),
             time_zone: zone.map(str::to_owned),
@@ -104,25 +104,28 @@ mod tests {
     #[test]
     fn rule_hours_follow_the_time_zone() {
         assert_eq!(
-            of("FREQ=DAILY;COUNT=4", None),
+            occurrences("FREQ=DAILY;COUNT=4", None),
             Ok(vec![0, DAY, 2 * DAY, 3 * DAY])
         );
-        let denver = of("RRULE:FREQ=DAILY;COUNT=4", Some("America/Denver"));
+        let denver = occurrences("RRULE:FREQ=DAILY;COUNT=4", Some("America/Denver"));
         assert_eq!(denver, Ok(vec![0, DAY, 2 * DAY - HOUR, 3 * DAY - HOUR]));
-        let until = of("FREQ=WEEKLY;BYDAY=FR,MO;UNTIL=20260314T000000Z", None);
+        let until = occurrences("FREQ=WEEKLY;BYDAY=FR,MO;UNTIL=20260314T000000Z", None);
         assert_eq!(until, Ok(vec![0, 3 * DAY, 7 * DAY]));
     }
 
     #[test]
     fn malformed_and_endless_rules_are_refused() {
-        assert_eq!(of("FREQ=HOURLY", None), Err(RuleFault::Endless));
-        assert_eq!(of("FREQ=DAILY;COUNT=367", None), Err(RuleFault::Endless));
+        assert_eq!(occurrences("FREQ=HOURLY", None), Err(RuleFault::Endless));
         assert_eq!(
-            of("FREQ=DAILY;COUNT=366", None).map(|found| found.len()),
+            occurrences("FREQ=DAILY;COUNT=367", None),
+            Err(RuleFault::Endless)
+        );
+        assert_eq!(
+            occurrences("FREQ=DAILY;COUNT=366", None).map(|found| found.len()),
             Ok(366)
         );
         assert!(matches!(
-            of("FREQ=DAILY;COUNT=2", Some("Denver/Nowhere")),
+            occurrences("FREQ=DAILY;COUNT=2", Some("Denver/Nowhere")),
             Err(RuleFault::Zone(_))
         ));
         for bad in [
@@ -131,13 +134,13 @@ mod tests {
             "FREQ=OFTEN",
             "FREQ=DAILY;COUNT=2\nEXDATE:20260306T160000Z",
         ] {
-            let found = of(bad, None);
+            let found = occurrences(bad, None);
             assert!(matches!(found, Err(RuleFault::Rule(_))), "{bad}: {found:?}");
         }
-        let never = of("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=1", None);
+        let never = occurrences("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=1", None);
         assert_eq!(never, Err(RuleFault::Never));
         assert_eq!(
-            of("FREQ=DAILY;INTERVAL=0;COUNT=2", None),
+            occurrences("FREQ=DAILY;INTERVAL=0;COUNT=2", None),
             Err(RuleFault::Never)
         );
     }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_circuits::admit::{self, Full, NoRoom};
+use longhaul_circuits::admit::{self, CutLink, InsufficientBandwidth};
 use longhaul_circuits::book;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Life, Machine, Provision, Reserve};
+use longhaul_circuits::machine::{
+    LifecyclePhase, ProvisionPhase, ReservationMachine, ReservePhase,
+};
 use longhaul_circuits::network::LinkId;
 use longhaul_circuits::path::{self, Diversity};
-use longhaul_circuits::request::{self, Plan, Request};
-use longhaul_circuits::split::Route;
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::request::{self, CircuitRequest, ReservationPlan};
+use longhaul_circuits::split::RatedPath;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::{
     Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, Offer, Offers, Pace, Piece,
     Preference, Proof, ProvisionState, Refusal, Reservation, ReservationRequest, ReservationState,
@@ -18,8 +20,8 @@ use longhaul_control_api::reservations::{
 };
 
 use super::api_moment;
-use super::desk::Detail;
-use super::names::Names;
+use super::desk::ReservationDetail;
+use super::names::NetworkNames;
 use super::streams;
 
 /// Returns the number of a reservation in the API, which begins at 1.
@@ -37,9 +39,9 @@ pub fn id(number: u64) -> Option<ReservationId> {
 /// Returns a reservation in the form of the API.
 #[must_use]
 pub fn reservation(
-    names: &Names,
+    names: &NetworkNames,
     id: ReservationId,
-    detail: &Detail,
+    detail: &ReservationDetail,
     reservation: &book::Reservation,
     impaired: &[LinkId],
 ) -> Reservation {
@@ -81,11 +83,11 @@ pub fn reservation(
 /// see them.
 #[must_use]
 pub fn refusal(
-    names: &Names,
+    names: &NetworkNames,
     asked: &ReservationRequest,
     place: Option<usize>,
     window: longhaul_circuits::time::Window,
-    none: &NoRoom,
+    none: &InsufficientBandwidth,
     seen: &dyn Fn(ReservationId) -> bool,
 ) -> Refusal {
     Refusal {
@@ -99,9 +101,14 @@ pub fn refusal(
 
 /// Returns counter-offers in the form of the API.
 #[must_use]
-pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) -> Offers {
-    let offer =
-        |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
+pub fn offers(
+    names: &NetworkNames,
+    asked: &ReservationRequest,
+    found: &admit::CounterOffers,
+) -> Offers {
+    let offer = |offer: &Option<admit::CounterOffer>| {
+        offer.as_ref().map(|found| self::offer(names, asked, found))
+    };
     Offers {
         later: offer(&found.later),
         slower: offer(&found.slower),
@@ -110,8 +117,12 @@ pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) 
     }
 }
 
-fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bool) -> Proof {
-    let full = |links: &[Full]| -> Vec<FullLink> {
+fn proof(
+    names: &NetworkNames,
+    proof: &admit::RefusalProof,
+    seen: &dyn Fn(ReservationId) -> bool,
+) -> Proof {
+    let full = |links: &[CutLink]| -> Vec<FullLink> {
         // Links without capacity are not on the map, so they are not reported as full.
         let links = links.iter().filter(|full| {
             names
@@ -123,27 +134,31 @@ fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bo
             .collect()
     };
     match proof {
-        admit::Proof::Cut { links, rate, until } => Proof::Cut {
+        admit::RefusalProof::Cut { links, rate, until } => Proof::Cut {
             links: full(links),
             rate_bps: *rate,
             until_ms: until.map(api_moment),
         },
-        admit::Proof::Volume { links, volume } => Proof::Volume {
+        admit::RefusalProof::Volume { links, volume } => Proof::Volume {
             links: full(links),
             bytes: volume.bytes(),
         },
-        admit::Proof::Stretches { volume } => Proof::Stretches {
+        admit::RefusalProof::Stretches { volume } => Proof::Stretches {
             bytes: volume.bytes(),
         },
-        admit::Proof::Searched { all } => Proof::Searched { all_bps: *all },
-        admit::Proof::Unknown => Proof::Unknown,
+        admit::RefusalProof::Searched { all } => Proof::Searched { all_bps: *all },
+        admit::RefusalProof::Unknown => Proof::Unknown,
     }
 }
 
-fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -> Option<FullLink> {
+fn full_link(
+    names: &NetworkNames,
+    full: &CutLink,
+    seen: &dyn Fn(ReservationId) -> bool,
+) -> Option<FullLink> {
     let by: BTreeSet<ReservationId> = full.by.iter().copied().filter(|id| seen(*id)).collect();
     Some(FullLink {
-        link: names.reported(full.link)?,
+        link: names.link_direction(full.link)?,
         left_bps: full.left,
         at_ms: api_moment(full.at),
         by_others: u32::try_from(full.by.len().saturating_sub(by.len())).unwrap_or(u32::MAX),
@@ -152,8 +167,8 @@ fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -
 }
 
 /// Returns an offer with the request to send for it.
-fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Offer {
-    let request: &Request = &found.request;
+fn offer(names: &NetworkNames, asked: &ReservationRequest, found: &admit::CounterOffer) -> Offer {
+    let request: &CircuitRequest = &found.request;
     Offer {
         request: ReservationRequest {
             wish: wish(request.wish),
@@ -168,15 +183,19 @@ fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Off
 
 /// Returns a plan with links by name, and with source ports from `detail`.
 #[must_use]
-pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece> {
-    let path = |(route, source_ports): (&Route, Option<SourcePortRange>)| ReservedPath {
+pub fn pieces(
+    names: &NetworkNames,
+    plan: &ReservationPlan,
+    detail: Option<&ReservationDetail>,
+) -> Vec<Piece> {
+    let path = |(route, source_ports): (&RatedPath, Option<SourcePortRange>)| ReservedPath {
         rate_bps: route.rate,
         links: directions(names, &route.path.0),
         source_ports,
         carried: None,
     };
     let (block, pinned) = detail.map_or((None, false), |detail| (detail.ports, detail.pinned));
-    let piece = |(piece, ports): (&request::Piece, Vec<Option<SourcePortRange>>)| {
+    let piece = |(piece, ports): (&request::PlanPiece, Vec<Option<SourcePortRange>>)| {
         let mut paths: Vec<ReservedPath> = piece.routes.iter().zip(ports).map(path).collect();
         paths.sort_by_key(|path| std::cmp::Reverse(path.rate_bps));
         Piece {
@@ -187,29 +206,29 @@ pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece>
     };
     plan.0
         .iter()
-        .zip(streams::ports(plan, block, pinned))
+        .zip(streams::path_ports(plan, block, pinned))
         .map(piece)
         .collect()
 }
 
-fn directions(names: &Names, links: &[LinkId]) -> Vec<LinkDirection> {
+fn directions(names: &NetworkNames, links: &[LinkId]) -> Vec<LinkDirection> {
     links
         .iter()
-        .filter_map(|link| names.reported(*link))
+        .filter_map(|link| names.link_direction(*link))
         .collect()
 }
 
 /// Returns a wish in the form of the API.
 #[must_use]
-pub const fn wish(wish: request::Wish) -> Wish {
+pub const fn wish(wish: request::Demand) -> Wish {
     match wish {
-        request::Wish::Rate(rate_bps) => Wish::Rate { rate_bps },
-        request::Wish::Volume { bytes, most, pace } => Wish::Volume {
+        request::Demand::Rate(rate_bps) => Wish::Rate { rate_bps },
+        request::Demand::Volume { bytes, most, pace } => Wish::Volume {
             bytes,
             at_most_bps: most,
             pace: match pace {
-                request::Pace::Early => Pace::Early,
-                request::Pace::Even => Pace::Even,
+                request::VolumePace::Early => Pace::Early,
+                request::VolumePace::Even => Pace::Even,
             },
         },
     }
@@ -217,7 +236,12 @@ pub const fn wish(wish: request::Wish) -> Wish {
 
 /// Returns a known request in the form of the API, for refusals of a change.
 #[must_use]
-pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> ReservationRequest {
+pub fn known_request(
+    names: &NetworkNames,
+    detail: &ReservationDetail,
+    request: &CircuitRequest,
+    hold: bool,
+) -> ReservationRequest {
     let mut links: Vec<String> = directions(
         names,
         &request
@@ -269,29 +293,29 @@ const fn preference(preference: path::Preference) -> Preference {
     }
 }
 
-fn state(machine: Machine) -> ReservationState {
+fn state(machine: ReservationMachine) -> ReservationState {
     ReservationState {
         reserve: match machine.reserve {
-            Reserve::Start => ReserveState::Start,
-            Reserve::Checking => ReserveState::Checking,
-            Reserve::Held => ReserveState::Held,
-            Reserve::Committing => ReserveState::Committing,
-            Reserve::Failed => ReserveState::Failed,
-            Reserve::Timeout => ReserveState::Timeout,
-            Reserve::Aborting => ReserveState::Aborting,
+            ReservePhase::Start => ReserveState::Start,
+            ReservePhase::Checking => ReserveState::Checking,
+            ReservePhase::Held => ReserveState::Held,
+            ReservePhase::Committing => ReserveState::Committing,
+            ReservePhase::Failed => ReserveState::Failed,
+            ReservePhase::Timeout => ReserveState::Timeout,
+            ReservePhase::Aborting => ReserveState::Aborting,
         },
         provision: machine.provision.map(|provision| match provision {
-            Provision::Released => ProvisionState::Released,
-            Provision::Provisioning => ProvisionState::Provisioning,
-            Provision::Provisioned => ProvisionState::Provisioned,
-            Provision::Releasing => ProvisionState::Releasing,
+            ProvisionPhase::Released => ProvisionState::Released,
+            ProvisionPhase::Provisioning => ProvisionState::Provisioning,
+            ProvisionPhase::Provisioned => ProvisionState::Provisioned,
+            ProvisionPhase::Releasing => ProvisionState::Releasing,
         }),
         life: match machine.life {
-            Life::Created => LifeState::Created,
-            Life::Failed => LifeState::Failed,
-            Life::PassedEndTime => LifeState::PassedEndTime,
-            Life::Terminating => LifeState::Terminating,
-            Life::Terminated => LifeState::Terminated,
+            LifecyclePhase::Created => LifeState::Created,
+            LifecyclePhase::Failed => LifeState::Failed,
+            LifecyclePhase::PassedEndTime => LifeState::PassedEndTime,
+            LifecyclePhase::Terminating => LifeState::Terminating,
+            LifecyclePhase::Terminated => LifeState::Terminated,
         },
     }
 }
@@ -299,7 +323,7 @@ fn state(machine: Machine) -> ReservationState {
 /// Returns the start and end of a reservation: of what is promised or held, otherwise of its
 /// request.
 #[must_use]
-pub fn span(reservation: &book::Reservation) -> (Moment, Moment) {
+pub fn span(reservation: &book::Reservation) -> (MomentMs, MomentMs) {
     let held = reservation.held.as_ref().map(|held| held.plan.window());
     let promised = (!reservation.plan.0.is_empty()).then(|| reservation.plan.window());
     let both = held.into_iter().chain(promised);

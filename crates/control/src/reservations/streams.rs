@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_circuits::path::Path;
-use longhaul_circuits::request::Plan;
+use longhaul_circuits::path::LinkPath;
+use longhaul_circuits::request::ReservationPlan;
 use longhaul_circuits::split::MAX_PATHS;
 use longhaul_control_api::reservations::SourcePortRange;
 use longhaul_setup::streams::Prefix;
 
-use super::wanted::WantedFault;
+use super::wanted::InvalidReservation;
 
 /// Number of source ports of one path.
 pub const PORTS_OF_PATH: u16 = 64;
@@ -29,7 +29,7 @@ const _: () = assert!((PORTS_END - FIRST_PORT).is_multiple_of(PORTS_OF_BLOCK));
 
 /// Addresses of one end of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct AskedEnd<'a> {
+pub struct EndAddresses<'a> {
     /// Name of the field: `from_address` or `to_address`.
     pub option: &'static str,
     /// Requested address or prefix.
@@ -40,10 +40,10 @@ pub struct AskedEnd<'a> {
     pub is_free: bool,
 }
 
-impl AskedEnd<'_> {
+impl EndAddresses<'_> {
     /// Returns the possible addresses, the best first.
-    fn candidates(&self) -> Result<Vec<Prefix>, WantedFault> {
-        let fault = |why: String| WantedFault::Address {
+    fn candidates(&self) -> Result<Vec<Prefix>, InvalidReservation> {
+        let fault = |why: String| InvalidReservation::Address {
             option: self.option,
             why,
         };
@@ -51,7 +51,7 @@ impl AskedEnd<'_> {
             return Ok(self.known.to_vec());
         };
         let asked: Prefix = text.parse().map_err(|error| fault(format!("{error}")))?;
-        if self.is_free || self.known.iter().any(|known| known.holds(asked)) {
+        if self.is_free || self.known.iter().any(|known| known.contains(asked)) {
             return Ok(vec![asked]);
         }
         let known: Vec<String> = self.known.iter().map(ToString::to_string).collect();
@@ -72,9 +72,9 @@ impl AskedEnd<'_> {
 /// # Errors
 /// A requested address is malformed, or is not one of that end's.
 pub fn addresses(
-    from: AskedEnd<'_>,
-    to: AskedEnd<'_>,
-) -> Result<(Option<Prefix>, Option<Prefix>), WantedFault> {
+    from: EndAddresses<'_>,
+    to: EndAddresses<'_>,
+) -> Result<(Option<Prefix>, Option<Prefix>), InvalidReservation> {
     let (froms, tos) = (from.candidates()?, to.candidates()?);
     let pairs = froms
         .iter()
@@ -84,7 +84,7 @@ pub fn addresses(
         return Ok((Some(from), Some(to)));
     }
     if from.asked.is_some() && to.asked.is_some() {
-        return Err(WantedFault::Address {
+        return Err(InvalidReservation::Address {
             option: to.option,
             why: "both ends must be IPv4, or both IPv6".to_owned(),
         });
@@ -102,12 +102,16 @@ pub fn free_block(taken: &BTreeSet<u16>) -> Option<u16> {
 /// Returns the source ports of each route of each piece of a plan. A path that continues in the
 /// next piece keeps its ports.
 #[must_use]
-pub fn ports(plan: &Plan, block: Option<u16>, pinned: bool) -> Vec<Vec<Option<SourcePortRange>>> {
+pub fn path_ports(
+    plan: &ReservationPlan,
+    block: Option<u16>,
+    pinned: bool,
+) -> Vec<Vec<Option<SourcePortRange>>> {
     let Some(block) = block else {
         let none = plan.0.iter().map(|piece| vec![None; piece.routes.len()]);
         return none.collect();
     };
-    let mut places: BTreeMap<&Path, u16> = BTreeMap::new();
+    let mut places: BTreeMap<&LinkPath, u16> = BTreeMap::new();
     let mut all = Vec::with_capacity(plan.0.len());
     for piece in &plan.0 {
         let before = std::mem::take(&mut places);

@@ -1,9 +1,9 @@
 //! Requests in the terms of the network.
 
 use longhaul_circuits::network::{LinkId, NodeId};
-use longhaul_circuits::path::{self, Diversity, Ends};
-use longhaul_circuits::request::{self, Elements, Request};
-use longhaul_circuits::time::{Moment, Window};
+use longhaul_circuits::path::{self, Diversity, PathEnds};
+use longhaul_circuits::request::{self, CircuitRequest, PathElements};
+use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::reservations::{
     Disjoint, Pace, Preference, ReservationChange, ReservationRequest, Wish,
 };
@@ -11,7 +11,7 @@ use longhaul_setup::streams::Prefix;
 use serde::{Deserialize, Serialize};
 
 use super::book_moment;
-use super::names::Names;
+use super::names::NetworkNames;
 
 /// Maximum age of a window's start that is moved to now, in milliseconds. It covers the time in
 /// transit and clock differences.
@@ -19,7 +19,7 @@ pub const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
 /// The request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WantedFault {
+pub enum InvalidReservation {
     /// An end has no site.
     #[error("{0} stands at no site that has links: name a host, a depot or a site of the map")]
     Site(String),
@@ -83,7 +83,7 @@ pub enum WantedFault {
 
 /// End of a reservation, as on the map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct ReservationEnd {
     /// Name of the host, depot or site.
     pub name: String,
     /// Site of the end.
@@ -100,21 +100,25 @@ pub struct Place {
 ///
 /// # Errors
 /// [`WantedFault`].
-pub fn window(start: Option<u64>, end: u64, now: Moment) -> Result<Window, WantedFault> {
+pub fn request_window(
+    start: Option<u64>,
+    end: u64,
+    now: MomentMs,
+) -> Result<Window, InvalidReservation> {
     let asked = start.map_or(now, book_moment);
     if asked < now - CLOCK_TOLERANCE_MS {
-        return Err(WantedFault::Past(now - asked));
+        return Err(InvalidReservation::Past(now - asked));
     }
     let window = Window::new(asked.max(now), book_moment(end));
-    if window.is_empty() || !window.in_range() {
-        return Err(WantedFault::Window);
+    if window.is_empty() || !window.is_in_range() {
+        return Err(InvalidReservation::Window);
     }
     Ok(window)
 }
 
 /// Returns the maximum rate between both ends.
 #[must_use]
-pub fn access(from: &Place, to: &Place) -> Option<u64> {
+pub fn max_rate(from: &ReservationEnd, to: &ReservationEnd) -> Option<u64> {
     from.access.into_iter().chain(to.access).min()
 }
 
@@ -123,27 +127,27 @@ pub fn access(from: &Place, to: &Place) -> Option<u64> {
 /// # Errors
 /// [`WantedFault`].
 pub fn request(
-    names: &Names,
+    names: &NetworkNames,
     asked: &ReservationRequest,
-    from: &Place,
-    to: &Place,
+    from: &ReservationEnd,
+    to: &ReservationEnd,
     window: Window,
-) -> Result<Request, WantedFault> {
-    let node = |place: &Place| {
+) -> Result<CircuitRequest, InvalidReservation> {
+    let node = |place: &ReservationEnd| {
         let node = names.node(&place.site);
-        node.ok_or_else(|| WantedFault::Site(place.name.clone()))
+        node.ok_or_else(|| InvalidReservation::Site(place.name.clone()))
     };
-    let ends = Ends {
+    let ends = PathEnds {
         from: node(from)?,
         to: node(to)?,
     };
     if ends.from == ends.to {
-        return Err(WantedFault::OneSite(from.site.clone()));
+        return Err(InvalidReservation::OneSite(from.site.clone()));
     }
-    Ok(Request {
+    Ok(CircuitRequest {
         ends,
         window,
-        wish: wish(asked.wish, access(from, to))?,
+        wish: wish(asked.wish, max_rate(from, to))?,
         paths: usize::try_from(asked.paths).unwrap_or(usize::MAX),
         diversity: diversity(asked.disjoint),
         preference: preference(asked.preference),
@@ -156,20 +160,20 @@ pub fn request(
 /// # Errors
 /// [`WantedFault`].
 pub fn changed(
-    before: &Request,
+    before: &CircuitRequest,
     change: &ReservationChange,
     most: Option<u64>,
-    now: Moment,
-) -> Result<Request, WantedFault> {
+    now: MomentMs,
+) -> Result<CircuitRequest, InvalidReservation> {
     let start = change
         .start_ms
         .map_or(before.window.start, book_moment)
         .max(now);
     let window = Window::new(start, change.end_ms.map_or(before.window.end, book_moment));
-    if window.is_empty() || !window.in_range() {
-        return Err(WantedFault::Window);
+    if window.is_empty() || !window.is_in_range() {
+        return Err(InvalidReservation::Window);
     }
-    Ok(Request {
+    Ok(CircuitRequest {
         window,
         wish: change
             .wish
@@ -183,22 +187,22 @@ pub fn changed(
     })
 }
 
-fn wish(asked: Wish, access: Option<u64>) -> Result<request::Wish, WantedFault> {
+fn wish(asked: Wish, access: Option<u64>) -> Result<request::Demand, InvalidReservation> {
     match asked {
         Wish::Rate { rate_bps } => match access.filter(|most| rate_bps > *most) {
-            Some(most) => Err(WantedFault::Access { most }),
-            None => Ok(request::Wish::Rate(rate_bps)),
+            Some(most) => Err(InvalidReservation::Access { most }),
+            None => Ok(request::Demand::Rate(rate_bps)),
         },
         Wish::Volume {
             bytes,
             at_most_bps,
             pace,
-        } => Ok(request::Wish::Volume {
+        } => Ok(request::Demand::Volume {
             bytes,
             most: at_most_bps.into_iter().chain(access).min(),
             pace: match pace {
-                Pace::Early => request::Pace::Early,
-                Pace::Even => request::Pace::Even,
+                Pace::Early => request::VolumePace::Early,
+                Pace::Even => request::VolumePace::Even,
             },
         }),
     }
@@ -220,26 +224,29 @@ const fn preference(asked: Preference) -> path::Preference {
     }
 }
 
-fn elements(names: &Names, asked: &ReservationRequest) -> Result<Elements, WantedFault> {
-    let mut elements = Elements::default();
+fn elements(
+    names: &NetworkNames,
+    asked: &ReservationRequest,
+) -> Result<PathElements, InvalidReservation> {
+    let mut elements = PathElements::default();
     for site in &asked.avoid_sites {
         let node: Option<NodeId> = names.node(site);
         elements
             .no_nodes
-            .insert(node.ok_or_else(|| none("site", site))?);
+            .insert(node.ok_or_else(|| unknown_element("site", site))?);
     }
     for link in &asked.avoid_links {
         let named: Vec<LinkId> = names.links_named(link).collect();
         if named.is_empty() {
-            return Err(none("link", link));
+            return Err(unknown_element("link", link));
         }
         elements.no_links.extend(named);
     }
     Ok(elements)
 }
 
-fn none(what: &'static str, name: &str) -> WantedFault {
-    WantedFault::Avoid {
+fn unknown_element(what: &'static str, name: &str) -> InvalidReservation {
+    InvalidReservation::Avoid {
         what,
         name: name.to_owned(),
     }

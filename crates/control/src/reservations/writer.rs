@@ -17,34 +17,34 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_circuits::admit::Counter;
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::admit::CounterOfferMode;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::map::Map;
-use longhaul_hop::SharedPlaces;
+use longhaul_hop::SharedPermits;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
 use tokio::time::sleep;
 
-use super::desk::Desk;
+use super::desk::ReservationStore;
 use crate::leader::{self, Leadership};
-use crate::store::reservations::Batch;
-use crate::store::{Once, Store, StoreError};
+use crate::store::reservations::JournalBatch;
+use crate::store::{ControllerStore, IdempotencyKey, StoreError};
 
-pub use asking::{AskError, Book};
-use asking::{Reply, State, Waiting};
-use deciding::{Answer, Asked, decide};
+pub use asking::{AskError, ReservationsHandle};
+use asking::{JournalState, PendingRequest, Reply};
+use deciding::{DecidableRequest, RequestAnswer, decide};
 use fair::FairQueue;
-use offering::{Offering, Published, Refused};
+use offering::{OfferSearcher, PendingRefusal, PublishedState};
 
 /// Maximum number of requests that wait for a decision or for counter-offers. Further ones are
 /// refused, as are those of a key that exceeds its share.
 const MAX_WAITING: usize = 4_096;
 /// Maximum number of requests that are decided and appended together.
-const MAX_TOGETHER: usize = 128;
+const MAX_BATCH: usize = 128;
 /// Maximum number of windows that are planned together, unless a single request has more. It bounds
 /// the wait of others.
-const MAX_WINDOWS_TOGETHER: usize = 400;
+const MAX_BATCH_WINDOWS: usize = 400;
 /// Number of records that are read at a time.
-const READ_AT_ONCE: i64 = 2_000;
+const READ_BATCH: i64 = 2_000;
 /// Attempts to append before waiting requests fail with [`StoreError::Busy`], as another writer
 /// came between.
 const MAX_ATTEMPTS: usize = 4;
@@ -52,17 +52,17 @@ const MAX_ATTEMPTS: usize = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Clock: milliseconds since the Unix epoch.
-pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
+pub type Clock = Arc<dyn Fn() -> MomentMs + Send + Sync>;
 
 /// Writer of the journal.
-pub struct Writer {
-    store: Store,
-    state: Arc<RwLock<State>>,
+pub struct JournalWriter {
+    store: ControllerStore,
+    state: Arc<RwLock<JournalState>>,
     /// Lock that keeps readers waiting until the journal has been read.
-    first: Option<OwnedRwLockWriteGuard<State>>,
-    receiver: mpsc::Receiver<Waiting>,
+    first: Option<OwnedRwLockWriteGuard<JournalState>>,
+    receiver: mpsc::Receiver<PendingRequest>,
     /// Received requests, in one queue per key.
-    waiting: FairQueue<Waiting>,
+    waiting: FairQueue<PendingRequest>,
     maps: watch::Receiver<Arc<Map>>,
     /// Map that the book uses.
     taken: Option<Arc<Map>>,
@@ -75,18 +75,18 @@ pub struct Writer {
     /// Sites whose nodes are set up.
     managed: Arc<BTreeSet<String>>,
     /// Search for counter-offers.
-    counter: Counter,
+    counter: CounterOfferMode,
     /// Background search for counter-offers.
-    offering: Offering,
+    offering: OfferSearcher,
     /// Number of changes of the book.
     changed: watch::Sender<u64>,
     /// Error that made the journal unreadable. Once set, every request is refused.
     broken: Option<String>,
     /// Time when something is due.
-    due: Option<Moment>,
+    due: Option<MomentMs>,
 }
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for JournalWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer")
             .field("epoch", &self.epoch)
@@ -96,21 +96,25 @@ impl std::fmt::Debug for Writer {
 
 /// Creates the book and its writer. `maps` provides the operator's map.
 #[must_use]
-pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Book, Writer) {
+pub fn open(
+    store: ControllerStore,
+    maps: watch::Receiver<Arc<Map>>,
+    clock: Clock,
+) -> (ReservationsHandle, JournalWriter) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING);
-    let state = Arc::new(RwLock::new(State::default()));
+    let state = Arc::new(RwLock::new(JournalState::default()));
     let (changed, changes) = watch::channel(0);
     let (led, leads) = watch::channel(None);
-    let offering = Offering::new(sender.downgrade());
-    let book = Book {
+    let offering = OfferSearcher::new(sender.downgrade());
+    let book = ReservationsHandle {
         sender,
         changes,
         leads,
-        places: SharedPlaces::new(MAX_WAITING),
+        places: SharedPermits::new(MAX_WAITING),
         state: state.clone(),
         clock: clock.clone(),
     };
-    let writer = Writer {
+    let writer = JournalWriter {
         store,
         first: state.clone().try_write_owned().ok(),
         state,
@@ -123,7 +127,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         leadership: watch::channel(Leadership::Alone).1,
         led,
         managed: Arc::default(),
-        counter: Counter::Later,
+        counter: CounterOfferMode::Later,
         offering,
         changed,
         broken: None,
@@ -132,10 +136,10 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
     (book, writer)
 }
 
-impl Writer {
+impl JournalWriter {
     /// Sets the sites whose nodes are set up.
     #[must_use]
-    pub fn managing(self, sites: BTreeSet<String>) -> Self {
+    pub fn with_managed_sites(self, sites: BTreeSet<String>) -> Self {
         Self {
             managed: Arc::new(sites),
             ..self
@@ -144,20 +148,20 @@ impl Writer {
 
     /// Makes the writer write only while this controller leads.
     #[must_use]
-    pub fn led_by(self, leadership: watch::Receiver<Leadership>) -> Self {
+    pub fn with_leadership(self, leadership: watch::Receiver<Leadership>) -> Self {
         Self { leadership, ..self }
     }
 
     /// Sets the search for counter-offers. The default is a search in the background.
     #[must_use]
-    pub fn countering(self, counter: Counter) -> Self {
+    pub fn with_counter_offers(self, counter: CounterOfferMode) -> Self {
         Self { counter, ..self }
     }
 
     /// Writes until `end` is true and all requests received by then are answered.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         let mut is_map_known = true;
-        self.turn(Vec::new()).await;
+        self.run_turn(Vec::new()).await;
         loop {
             let pause = self.pause();
             let is_idle = self.waiting.is_empty();
@@ -182,21 +186,21 @@ impl Writer {
                 () = sleep(pause) => None,
             };
             if let Some(first) = first {
-                self.wait(first);
+                self.enqueue(first);
             }
             while self.waiting.len() < MAX_WAITING
                 && let Ok(next) = self.receiver.try_recv()
             {
-                self.wait(next);
+                self.enqueue(next);
             }
-            let batch = self.waiting.take(MAX_TOGETHER, MAX_WINDOWS_TOGETHER);
-            self.turn(batch).await;
+            let batch = self.waiting.take(MAX_BATCH, MAX_BATCH_WINDOWS);
+            self.run_turn(batch).await;
         }
         self.offering.finish().await;
     }
 
     /// Adds a request to the queue of its key.
-    fn wait(&mut self, waiting: Waiting) {
+    fn enqueue(&mut self, waiting: PendingRequest) {
         let owner = waiting.asker.owner.clone();
         self.waiting.push(&owner, waiting.command.cost(), waiting);
     }
@@ -212,8 +216,8 @@ impl Writer {
     }
 
     /// Performs one turn: waiting requests, and what is due.
-    async fn turn(&mut self, batch: Vec<Waiting>) {
-        let (mut asked, mut answers): (Vec<Asked>, Vec<_>) = (Vec::new(), Vec::new());
+    async fn run_turn(&mut self, batch: Vec<PendingRequest>) {
+        let (mut asked, mut answers): (Vec<DecidableRequest>, Vec<_>) = (Vec::new(), Vec::new());
         let leadership = self.leadership.borrow_and_update().clone();
         let term = leadership.term();
         if *self.led.borrow() != term {
@@ -224,7 +228,7 @@ impl Writer {
         }
         for waiting in batch {
             if term.is_none() {
-                let leader = leadership.elsewhere().map(str::to_owned);
+                let leader = leadership.leader_url().map(str::to_owned);
                 waiting
                     .answer
                     .send(Err(StoreError::NotLeading { leader }.into()));
@@ -247,7 +251,7 @@ impl Writer {
         let seen = state.seen;
         let store = self.store.clone();
         for _ in 0..MAX_ATTEMPTS {
-            let attempt = self.attempt(&mut state, &asked, &leadership);
+            let attempt = self.try_append(&mut state, &asked, &leadership);
             match store.unless_given_up(attempt).await {
                 Ok(decided) => {
                     let has_changed = state.seen != seen;
@@ -255,9 +259,9 @@ impl Writer {
                         .desk
                         .as_ref()
                         .filter(|_| has_changed || !self.offering.is_published())
-                        .map(Desk::snapshot);
+                        .map(ReservationStore::snapshot);
                     if let Some(snapshot) = snapshot {
-                        self.offering.publish(Published {
+                        self.offering.publish(PublishedState {
                             record: state.seen,
                             snapshot,
                         });
@@ -312,11 +316,17 @@ impl Writer {
     }
 
     /// Answers now, or after a search for counter-offers.
-    fn answer(&self, answer: Reply, tries: usize, decided: Answer, asked: &Asked) {
+    fn answer(
+        &self,
+        answer: Reply,
+        tries: usize,
+        decided: RequestAnswer,
+        asked: &DecidableRequest,
+    ) {
         let decided = match decided {
             Err((error, Some(open))) => {
                 let asked = asked.clone();
-                return self.offering.look(Refused {
+                return self.offering.search(PendingRefusal {
                     error,
                     open,
                     asked,
@@ -331,12 +341,12 @@ impl Writer {
     }
 
     /// Reads new records, decides, and appends. The answers are valid only if this completes.
-    async fn attempt(
+    async fn try_append(
         &mut self,
-        state: &mut State,
-        asked: &Arc<Vec<Asked>>,
+        state: &mut JournalState,
+        asked: &Arc<Vec<DecidableRequest>>,
         leadership: &Leadership,
-    ) -> Result<Vec<Answer>, StoreError> {
+    ) -> Result<Vec<RequestAnswer>, StoreError> {
         if self.epoch.is_some()
             && self.store.is_shared()
             && self.store.reservation_epoch().await? != self.epoch.unwrap_or(0)
@@ -358,7 +368,7 @@ impl Writer {
             .as_ref()
             .is_none_or(|taken| !Arc::ptr_eq(taken, &map));
         let now = (self.clock)();
-        self.due = state.desk.as_ref().and_then(Desk::next_due);
+        self.due = state.desk.as_ref().and_then(ReservationStore::next_due);
         // A new leader takes the epoch at once, so that no other controller can write from then on.
         let is_new_term = *self.led.borrow() != term;
         if asked.is_empty() && !is_new_map && !is_new_term && self.due.is_none_or(|due| due > now) {
@@ -379,7 +389,7 @@ impl Writer {
                 *self.epoch.insert(epoch)
             }
         };
-        let keys: Vec<&Once> = asked
+        let keys: Vec<&IdempotencyKey> = asked
             .iter()
             .filter_map(|(_, _, once)| once.as_ref())
             .collect();
@@ -397,7 +407,7 @@ impl Writer {
             StoreError::Behind
         })?;
         if !decided.records.is_empty() || !decided.remembered.is_empty() {
-            let batch = Batch {
+            let batch = JournalBatch {
                 epoch,
                 first: state.seen + 1,
                 records: &decided.records,
@@ -417,7 +427,7 @@ impl Writer {
     }
 
     /// Reads the journal's records after the known ones, or all records.
-    async fn catch_up(&mut self, state: &mut State) -> Result<(), StoreError> {
+    async fn catch_up(&mut self, state: &mut JournalState) -> Result<(), StoreError> {
         let unreadable = |why: String| StoreError::Unreadable {
             what: "journal of reservations",
             why,
@@ -431,14 +441,16 @@ impl Writer {
                 state.seen = 0;
                 // The map in the journal may be older than the current one.
                 self.taken = None;
-                let desk = Desk::new().map_err(|error| unreadable(error.to_string()))?;
-                desk.managing(self.managed.clone()).countering(self.counter)
+                let desk =
+                    ReservationStore::new().map_err(|error| unreadable(error.to_string()))?;
+                desk.with_managed_sites(self.managed.clone())
+                    .with_counter_offers(self.counter)
             }
         };
         loop {
             let records = self
                 .store
-                .reservation_records(state.seen, READ_AT_ONCE)
+                .reservation_records(state.seen, READ_BATCH)
                 .await?;
             if records.is_empty() {
                 break;

@@ -13,7 +13,7 @@ use sqlx::query::Query;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Once, Store, StoreError, kept, loaded};
+use super::{ControllerStore, IdempotencyKey, StoreError, from_stored, to_stored};
 
 /// Maximum number of measurements in one transaction, unless a single batch has more.
 const MAX_TRANSACTION_ROWS: usize = 20_000;
@@ -24,7 +24,7 @@ const MAX_WAITING_BATCHES: usize = 4_096;
 const MAX_WAITING_ROWS: usize = 200_000;
 /// Numbers of rows that one statement writes. There are few statements to prepare, and each has
 /// fewer parameters than SQLite and PostgreSQL allow.
-const ROWS_OF_STATEMENTS: [usize; 4] = [500, 50, 5, 1];
+const STATEMENT_ROWS: [usize; 4] = [500, 50, 5, 1];
 /// Number of columns in a row.
 const COLUMNS: usize = 6;
 
@@ -44,7 +44,7 @@ pub struct SeriesKey {
 impl SeriesKey {
     /// Returns the key for another quantity of the same path by the same reporter.
     #[must_use]
-    pub fn of_quantity(&self, quantity: Quantity) -> Self {
+    pub fn with_quantity(&self, quantity: Quantity) -> Self {
         Self {
             quantity,
             ..self.clone()
@@ -53,7 +53,7 @@ impl SeriesKey {
 
     /// Returns the key of a measurement's series.
     #[must_use]
-    pub fn of(reporter: &str, measurement: &Measurement) -> Self {
+    pub fn from_measurement(reporter: &str, measurement: &Measurement) -> Self {
         Self {
             reporter: reporter.to_owned(),
             from: measurement.from.clone(),
@@ -65,7 +65,7 @@ impl SeriesKey {
 
 /// Stored measurements.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct StoredBatch {
     /// Reporter of the measurements.
     pub reporter: String,
     /// The measurements.
@@ -74,16 +74,16 @@ pub struct Kept {
 
 /// Batch that waits to be written.
 #[derive(Debug)]
-struct Waiting {
-    kept: Kept,
-    once: Option<Once>,
+struct PendingBatch {
+    kept: StoredBatch,
+    once: Option<IdempotencyKey>,
     answer: oneshot::Sender<Result<BatchKept, StoreError>>,
 }
 
 /// Queue of batches for the writer.
 #[derive(Debug, Clone)]
 pub struct Ingest {
-    sender: mpsc::Sender<Waiting>,
+    sender: mpsc::Sender<PendingBatch>,
     room: std::sync::Arc<tokio::sync::Semaphore>,
 }
 
@@ -93,13 +93,17 @@ impl Ingest {
     /// # Errors
     /// Too many batches wait, the idempotency key was used for another request, or the store does
     /// not answer. Nothing of the batch is stored then.
-    pub async fn keep(&self, kept: Kept, once: Option<Once>) -> Result<BatchKept, StoreError> {
+    pub async fn keep(
+        &self,
+        kept: StoredBatch,
+        once: Option<IdempotencyKey>,
+    ) -> Result<BatchKept, StoreError> {
         let rows = u32::try_from(kept.measurements.len()).unwrap_or(u32::MAX);
         let Ok(_room) = self.room.try_acquire_many(rows) else {
             return Err(StoreError::Busy);
         };
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { kept, once, answer };
+        let waiting = PendingBatch { kept, once, answer };
         self.sender.try_send(waiting).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => StoreError::Ending,
@@ -110,20 +114,23 @@ impl Ingest {
 
 /// The only task that writes measurements.
 #[derive(Debug)]
-pub struct Writer {
-    store: Store,
-    receiver: mpsc::Receiver<Waiting>,
+pub struct MeasurementWriter {
+    store: ControllerStore,
+    receiver: mpsc::Receiver<PendingBatch>,
     series: HashMap<SeriesKey, i64>,
     /// Receiver of stored batches.
-    kept: mpsc::UnboundedSender<Kept>,
+    kept: mpsc::UnboundedSender<StoredBatch>,
 }
 
 /// Creates a queue of batches and its writer. `kept` receives each batch that has been written.
 #[must_use]
-pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Writer) {
+pub fn ingest(
+    store: ControllerStore,
+    kept: mpsc::UnboundedSender<StoredBatch>,
+) -> (Ingest, MeasurementWriter) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING_BATCHES);
     let room = std::sync::Arc::new(tokio::sync::Semaphore::new(MAX_WAITING_ROWS));
-    let writer = Writer {
+    let writer = MeasurementWriter {
         store,
         receiver,
         series: HashMap::new(),
@@ -132,7 +139,7 @@ pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Write
     (Ingest { sender, room }, writer)
 }
 
-impl Writer {
+impl MeasurementWriter {
     /// Writes until `end` is true and all batches received by then are written.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         loop {
@@ -160,7 +167,7 @@ impl Writer {
         }
     }
 
-    async fn write(&mut self, batches: Vec<Waiting>) {
+    async fn write(&mut self, batches: Vec<PendingBatch>) {
         let store = self.store.clone();
         match store.unless_given_up(self.transact(&batches)).await {
             Ok(answers) => {
@@ -190,7 +197,7 @@ impl Writer {
     /// Writes batches in one transaction. The answers are valid only if this completes.
     async fn transact(
         &mut self,
-        batches: &[Waiting],
+        batches: &[PendingBatch],
     ) -> Result<Vec<Result<BatchKept, StoreError>>, StoreError> {
         let store = self.store.clone();
         let mut writing = store.write().await?;
@@ -224,14 +231,14 @@ impl Writer {
                 }));
                 continue;
             }
-            let Kept {
+            let StoredBatch {
                 reporter,
                 measurements,
             } = &waiting.kept;
             let mut rows = Vec::with_capacity(measurements.len());
             for measurement in measurements {
                 number += 1;
-                let key = SeriesKey::of(reporter, measurement);
+                let key = SeriesKey::from_measurement(reporter, measurement);
                 let known = self
                     .series
                     .get(&key)
@@ -302,7 +309,7 @@ async fn insert(
     mut rows: &[(i64, i64, &Measurement)],
 ) -> Result<usize, StoreError> {
     let mut kept = 0;
-    for at_once in ROWS_OF_STATEMENTS {
+    for at_once in STATEMENT_ROWS {
         while let Some((now, later)) = rows.split_at_checked(at_once) {
             rows = later;
             let mut query = sqlx::query(statement(at_once));
@@ -312,7 +319,7 @@ async fn insert(
                 query = query
                     .bind(*number)
                     .bind(*series)
-                    .bind(super::kept(measurement.at_ms))
+                    .bind(to_stored(measurement.at_ms))
                     .bind(measurement.value)
                     .bind(source_word(measurement.source))
                     .bind(conditions);
@@ -330,7 +337,7 @@ fn statement(rows: usize) -> AssertSqlSafe<String> {
     AssertSqlSafe(format!(
         "INSERT INTO measurements (number, series, at, value, source, conditions) VALUES {} \
         ON CONFLICT (series, at) DO NOTHING",
-        super::values(rows, COLUMNS)
+        super::values_clause(rows, COLUMNS)
     ))
 }
 
@@ -363,16 +370,16 @@ fn quantity_of(word: &str) -> Result<Quantity, StoreError> {
 }
 
 /// Columns that are selected of a measurement and its series.
-const SELECTED: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, \
+const SELECTED_COLUMNS: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, \
     m.conditions AS conditions, s.reporter AS reporter, s.from_end AS from_end, \
     s.to_end AS to_end, s.quantity AS quantity";
 
 /// Filter for rows `m` of series `s`; [`wanted`] binds its parameters.
-const WANTED: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) \
+const FILTER: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) \
     AND ($3 = '' OR s.quantity = $3) AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
 
 /// Binds the parameters of a selection with [`WANTED`], which consists of constants.
-fn wanted<'q>(
+fn bind_filter<'q>(
     select: String,
     query: &'q MeasurementQuery,
     reporter: Option<&'q str>,
@@ -382,8 +389,8 @@ fn wanted<'q>(
         .bind(query.to.as_deref().unwrap_or_default())
         .bind(query.quantity.map_or("", Quantity::word))
         .bind(reporter.unwrap_or_default())
-        .bind(query.since_ms.map_or(0, kept))
-        .bind(query.before_ms.map_or(i64::MAX, kept))
+        .bind(query.since_ms.map_or(0, to_stored))
+        .bind(query.before_ms.map_or(i64::MAX, to_stored))
 }
 
 fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
@@ -399,7 +406,7 @@ fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
         from: row.try_get("from_end")?,
         to: row.try_get("to_end")?,
         quantity: quantity_of(&row.try_get::<String, _>("quantity")?)?,
-        at_ms: loaded(row.try_get("at")?),
+        at_ms: from_stored(row.try_get("at")?),
         value: row.try_get("value")?,
         source: source_of(&row.try_get::<String, _>("source")?),
         conditions: conditions.unwrap_or_default(),
@@ -414,7 +421,7 @@ fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
     ))
 }
 
-impl Store {
+impl ControllerStore {
     /// Returns at most `limit` measurements stored after number `after`, with their numbers; only
     /// those of one reporter, if given.
     ///
@@ -428,10 +435,10 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<(i64, KeptMeasurement)>, StoreError> {
         let select = format!(
-            "SELECT {SELECTED} FROM measurements m JOIN series s ON s.id = m.series WHERE {WANTED} \
+            "SELECT {SELECTED_COLUMNS} FROM measurements m JOIN series s ON s.id = m.series WHERE {FILTER} \
             AND m.number > $7 ORDER BY m.number LIMIT $8"
         );
-        let rows = wanted(select, query, reporter)
+        let rows = bind_filter(select, query, reporter)
             .bind(after)
             .bind(limit)
             .fetch_all(&self.database.pool())
@@ -477,9 +484,9 @@ impl Store {
             "SELECT m.span AS span, m.at AS at, m.count AS count, m.least AS least, \
             m.mean AS mean, m.greatest AS greatest, s.from_end AS from_end, s.to_end AS to_end, \
             s.quantity AS quantity FROM summaries m JOIN series s ON s.id = m.series \
-            WHERE {WANTED} ORDER BY m.at, m.series, m.span LIMIT $7 OFFSET $8"
+            WHERE {FILTER} ORDER BY m.at, m.series, m.span LIMIT $7 OFFSET $8"
         );
-        let rows = wanted(select, query, reporter)
+        let rows = bind_filter(select, query, reporter)
             .bind(limit)
             .bind(skip)
             .fetch_all(&self.database.pool())
@@ -489,9 +496,9 @@ impl Store {
                 from: row.try_get("from_end")?,
                 to: row.try_get("to_end")?,
                 quantity: quantity_of(&row.try_get::<String, _>("quantity")?)?,
-                at_ms: loaded(row.try_get("at")?),
-                span_s: loaded(row.try_get("span")?),
-                count: loaded(row.try_get("count")?),
+                at_ms: from_stored(row.try_get("at")?),
+                span_s: from_stored(row.try_get("span")?),
+                count: from_stored(row.try_get("count")?),
                 least: row.try_get("least")?,
                 mean: row.try_get("mean")?,
                 greatest: row.try_get("greatest")?,

@@ -5,13 +5,13 @@
 
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::map::DepotName;
-use longhaul_map::{MAX_NAMES_OF_KEY, Registration, folded};
+use longhaul_map::{MAX_NAMES_OF_KEY, Registration, fold_name};
 use longhaul_proto::PublicKey;
 use sqlx::{Any, Row as _, Transaction};
 
-use super::{Store, StoreError, loaded};
+use super::{ControllerStore, StoreError, from_stored};
 
-impl Store {
+impl ControllerStore {
     /// Returns all names that depots registered, in order.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Store {
             Ok(DepotName {
                 name: row.try_get("shown")?,
                 key: row.try_get("key")?,
-                since_ms: loaded(row.try_get("since")?),
+                since_ms: from_stored(row.try_get("since")?),
             })
         };
         rows.into_iter().map(name).collect()
@@ -43,8 +43,8 @@ impl Store {
         registrations.sort_by(|one, other| one.sent_at.total_cmp(&other.sent_at));
         let known: Vec<DepotName> = self.depot_names().await?;
         let is_bound = |registration: &Registration| {
-            let name = folded(&registration.name);
-            known.iter().any(|known| folded(&known.name) == name)
+            let name = fold_name(&registration.name);
+            known.iter().any(|known| fold_name(&known.name) == name)
         };
         registrations.retain(|registration| may_bind(registration) && !is_bound(registration));
         if registrations.is_empty() {
@@ -74,12 +74,12 @@ impl Store {
         };
         let mut writing = self.write().await?;
         let row = sqlx::query("SELECT key FROM depot_names WHERE name = $1")
-            .bind(folded(name))
+            .bind(fold_name(name))
             .fetch_optional(&mut *writing.transaction)
             .await?;
         let key: String = row.ok_or_else(missing)?.try_get("key")?;
         sqlx::query("DELETE FROM depot_names WHERE name = $1")
-            .bind(folded(name))
+            .bind(fold_name(name))
             .execute(&mut *writing.transaction)
             .await?;
         sqlx::query("DELETE FROM registrations WHERE key = $1")
@@ -98,7 +98,7 @@ pub(super) async fn bind(
     key: &PublicKey,
     now: i64,
 ) -> Result<(), StoreError> {
-    let (name, key) = (folded(shown), key.to_string());
+    let (name, key) = (fold_name(shown), key.to_string());
     let known = sqlx::query("SELECT key FROM depot_names WHERE name = $1")
         .bind(&name)
         .fetch_optional(&mut **transaction)

@@ -6,9 +6,9 @@ use longhaul_proto::PublicKey;
 use serde::de::DeserializeOwned;
 use sqlx::Row as _;
 
-use super::{Store, StoreError, names};
+use super::{ControllerStore, StoreError, names};
 
-impl Store {
+impl ControllerStore {
     /// Returns the operator's map, which is empty if none is stored.
     ///
     /// # Errors

@@ -7,10 +7,10 @@ use longhaul_control_api::principals::{Principal, Right, Role};
 use longhaul_proto::PublicKey;
 use sqlx::{Any, Row as _, Transaction};
 
-use super::{Store, StoreError, loaded};
+use super::{ControllerStore, StoreError, from_stored};
 use crate::authority::builtin_roles;
 
-impl Store {
+impl ControllerStore {
     /// Returns all principals, by name.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Store {
                     key,
                     name: row.try_get("name")?,
                     roles: Vec::new(),
-                    created_ms: loaded(row.try_get("created")?),
+                    created_ms: from_stored(row.try_get("created")?),
                 });
             }
             if let Some(last) = found.last_mut() {

@@ -8,11 +8,11 @@ use longhaul_api::database::next_numbers;
 use sqlx::any::AnyRow;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 
-use super::{Once, Store, StoreError};
+use super::{ControllerStore, IdempotencyKey, StoreError};
 use crate::reservations::Record;
 
 /// Numbers of rows that one statement writes.
-const ROWS_OF_STATEMENTS: [usize; 3] = [64, 8, 1];
+const STATEMENT_ROWS: [usize; 3] = [64, 8, 1];
 /// Number of columns in a row.
 const COLUMNS: usize = 4;
 /// Name of the counter of epochs.
@@ -20,7 +20,7 @@ const EPOCH: &str = "reservation-epoch";
 
 /// Records that are appended together: all of them, or none.
 #[derive(Debug, Clone, Copy)]
-pub struct Batch<'a> {
+pub struct JournalBatch<'a> {
     /// Epoch of the writer.
     pub epoch: i64,
     /// Number of the first record, which follows the last one stored.
@@ -28,12 +28,12 @@ pub struct Batch<'a> {
     /// The records.
     pub records: &'a [Record],
     /// Answers to requests with idempotency keys, as they are stored.
-    pub answers: &'a [(Once, String)],
+    pub answers: &'a [(IdempotencyKey, String)],
     /// Time of writing, in milliseconds since the Unix epoch.
     pub now: i64,
 }
 
-impl Store {
+impl ControllerStore {
     /// Makes the caller the writer of the journal, and returns its epoch. Earlier writers can
     /// append nothing more, and all they have appended can be read.
     ///
@@ -63,7 +63,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Fenced`] if there is a newer writer. If the store does not answer, the records
     /// may have been appended or not, which only reading the journal shows.
-    pub async fn append_reservations(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
+    pub async fn append_reservations(&self, batch: &JournalBatch<'_>) -> Result<(), StoreError> {
         let rows = rows(batch)?;
         let mut writing = self.write().await?;
         let select = format!(
@@ -112,7 +112,7 @@ impl Store {
     /// The store does not answer.
     pub async fn answered_before(
         &self,
-        all: &[&Once],
+        all: &[&IdempotencyKey],
     ) -> Result<BTreeMap<(String, String), (String, String)>, StoreError> {
         let mut found = BTreeMap::new();
         for once in all {
@@ -133,7 +133,7 @@ impl Store {
 }
 
 /// Serializes records, with their numbers.
-fn rows(batch: &Batch<'_>) -> Result<Vec<(i64, String)>, StoreError> {
+fn rows(batch: &JournalBatch<'_>) -> Result<Vec<(i64, String)>, StoreError> {
     let numbered = (batch.first..).zip(batch.records);
     let row = |(number, record)| {
         let content = serde_json::to_string(record).map_err(|error| StoreError::Unreadable {
@@ -147,11 +147,11 @@ fn rows(batch: &Batch<'_>) -> Result<Vec<(i64, String)>, StoreError> {
 
 async fn insert(
     transaction: &mut Transaction<'static, Any>,
-    batch: &Batch<'_>,
+    batch: &JournalBatch<'_>,
     rows: &[(i64, String)],
 ) -> Result<(), StoreError> {
     let mut rest = rows;
-    for at_once in ROWS_OF_STATEMENTS {
+    for at_once in STATEMENT_ROWS {
         while let Some((now, later)) = rest.split_at_checked(at_once) {
             rest = later;
             let mut query = sqlx::query(statement(at_once));
@@ -173,7 +173,7 @@ fn statement(rows: usize) -> AssertSqlSafe<String> {
     // Consists of digits and punctuation only.
     AssertSqlSafe(format!(
         "INSERT INTO reservation_journal (number, epoch, at, content) VALUES {}",
-        super::values(rows, COLUMNS)
+        super::values_clause(rows, COLUMNS)
     ))
 }
 

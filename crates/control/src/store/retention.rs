@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use longhaul_api::database::next_numbers;
 use sqlx::Row as _;
 
-use super::{Store, StoreError};
+use super::{ControllerStore, StoreError};
 
 /// Maximum number of rows in one step.
 const STEP_ROWS: i64 = 2_000;
@@ -47,7 +47,7 @@ impl Default for Retention {
 
 /// Summary of several values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Together {
+pub struct ValueSummary {
     /// Number of values.
     pub count: i64,
     /// Smallest value.
@@ -58,10 +58,10 @@ pub struct Together {
     pub greatest: f64,
 }
 
-impl Together {
+impl ValueSummary {
     /// Creates the summary of one value.
     #[must_use]
-    pub const fn one(value: f64) -> Self {
+    pub const fn single(value: f64) -> Self {
         Self {
             count: 1,
             least: value,
@@ -72,7 +72,7 @@ impl Together {
 
     /// Combines two summaries.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn merge(self, other: Self) -> Self {
         let count = self.count.saturating_add(other.count);
         let share = other.count as f64 / count.max(1) as f64;
         Self {
@@ -85,18 +85,18 @@ impl Together {
 }
 
 /// Summaries by series and start of their span.
-type Spans = BTreeMap<(i64, i64), Together>;
+type Spans = BTreeMap<(i64, i64), ValueSummary>;
 
-fn gather(spans: &mut Spans, series: i64, at: i64, span: i64, value: Together) {
+fn add_to_span(spans: &mut Spans, series: i64, at: i64, span: i64, value: ValueSummary) {
     let begin = at - at.rem_euclid(span * SECOND_MS);
-    let with = |together: &mut Together| *together = together.and(value);
+    let with = |together: &mut ValueSummary| *together = together.merge(value);
     spans
         .entry((series, begin))
         .and_modify(with)
         .or_insert(value);
 }
 
-impl Store {
+impl ControllerStore {
     /// Performs one step: summarizes the oldest measurements, or removes some. Returns true if
     /// there may be more to do.
     ///
@@ -139,8 +139,8 @@ impl Store {
         for row in &rows {
             let (number, at): (i64, i64) = (row.try_get("number")?, row.try_get("at")?);
             if at < before {
-                let value = Together::one(row.try_get("value")?);
-                gather(&mut spans, row.try_get("series")?, at, SHORT_SPAN, value);
+                let value = ValueSummary::single(row.try_get("value")?);
+                add_to_span(&mut spans, row.try_get("series")?, at, SHORT_SPAN, value);
             }
             last = number;
         }
@@ -173,13 +173,13 @@ impl Store {
         let mut spans = Spans::new();
         for row in &rows {
             let (series, at): (i64, i64) = (row.try_get("series")?, row.try_get("at")?);
-            let value = Together {
+            let value = ValueSummary {
                 count: row.try_get("count")?,
                 least: row.try_get("least")?,
                 mean: row.try_get("mean")?,
                 greatest: row.try_get("greatest")?,
             };
-            gather(&mut spans, series, at, LONG_SPAN, value);
+            add_to_span(&mut spans, series, at, LONG_SPAN, value);
             sqlx::query("DELETE FROM summaries WHERE series = $1 AND span = $2 AND at = $3")
                 .bind(series)
                 .bind(SHORT_SPAN)
@@ -227,13 +227,13 @@ impl Store {
                 .await?;
             let mut value = *value;
             if let Some(row) = there {
-                let there = Together {
+                let there = ValueSummary {
                     count: row.try_get("count")?,
                     least: row.try_get("least")?,
                     mean: row.try_get("mean")?,
                     greatest: row.try_get("greatest")?,
                 };
-                value = there.and(value);
+                value = there.merge(value);
             }
             sqlx::query(insert)
                 .bind(series)

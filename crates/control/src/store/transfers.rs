@@ -4,12 +4,12 @@ use longhaul_api::database::next_numbers;
 use longhaul_control_api::transfers::{KeptReport, TransferReport};
 use sqlx::Row as _;
 
-use super::{REQUEST_KEY_LIFE_MS, Store, StoreError};
+use super::{ControllerStore, REQUEST_KEY_LIFE_MS, StoreError};
 
 /// Maximum number of reports that one step removes.
 const STEP_ROWS: i64 = 1000;
 
-impl Store {
+impl ControllerStore {
     /// Stores a report, once for each reporter and ID. Returns true if it is new.
     ///
     /// # Errors

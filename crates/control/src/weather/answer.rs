@@ -2,12 +2,14 @@
 
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::routes::{Bottleneck, Passed, RouteAnswer, RouteOption, RouteQuestion};
-use longhaul_weather::route::choice::{Choice, Chooser, Rated, Reason, Request, is_better};
-use longhaul_weather::route::expected::{Expected, LimitKind};
-use longhaul_weather::route::explain::lines;
-use longhaul_weather::route::{NodeId, Transfer, Via};
+use longhaul_weather::route::choice::{
+    Choice, Chooser, RatedRoute, Reason, RouteRequest, is_better,
+};
+use longhaul_weather::route::expected::{ExpectedTime, LimitKind};
+use longhaul_weather::route::explain::explain;
+use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
 
-use super::{USUAL_STREAMS, Weather, spread};
+use super::{DEFAULT_STREAMS, RoutingState, spread};
 use crate::places::seconds as in_seconds;
 
 /// Default size of a transfer, in bytes: a large one.
@@ -19,7 +21,7 @@ const MAX_OTHERS: usize = 8;
 
 /// Question with known ends.
 #[derive(Debug, Clone)]
-pub struct Asked<'a> {
+pub struct RouteQuery<'a> {
     /// End where routes begin.
     pub from: &'a str,
     /// End where routes end.
@@ -32,9 +34,9 @@ pub struct Asked<'a> {
     pub seed: u64,
 }
 
-impl Weather {
+impl RoutingState {
     /// Answers a question.
-    pub fn answer(&mut self, asked: &Asked<'_>) -> RouteAnswer {
+    pub fn answer(&mut self, asked: &RouteQuery<'_>) -> RouteAnswer {
         let question = asked.question;
         // Forecasts refer to the direction of the bytes, routes to the direction in which the
         // caller opens them.
@@ -42,7 +44,7 @@ impl Weather {
             true => (self.id(asked.to), self.id(asked.from)),
             false => (self.id(asked.from), self.id(asked.to)),
         };
-        let opened = |via: &Via| match question.receives {
+        let opened = |via: &RouteDepots| match question.receives {
             true => via.reversed(),
             false => *via,
         };
@@ -50,12 +52,12 @@ impl Weather {
         let streams = question
             .streams
             .and_then(|streams| u16::try_from(streams).ok());
-        let request = Request {
+        let request = RouteRequest {
             from,
             to,
             transfer: Transfer {
                 bytes: question.bytes.unwrap_or(DEFAULT_TRANSFER_BYTES),
-                streams: streams.unwrap_or(USUAL_STREAMS),
+                streams: streams.unwrap_or(DEFAULT_STREAMS),
             },
             urgent: !question.may_explore,
             now: in_seconds(asked.now_ms),
@@ -74,15 +76,15 @@ impl Weather {
         let mut chooser = Chooser::new(&self.hops, &self.outcomes, &self.policy);
         let mut choice = chooser.choose(&request, in_use.as_ref(), &self.account);
         let direct = choice.direct;
-        let rated = chooser.rated(&request, direct.as_ref());
-        let is_avoided = |via: &Via| avoid.iter().any(|depot| via.passes(*depot));
+        let rated = chooser.rate_all(&request, direct.as_ref());
+        let is_avoided = |via: &RouteDepots| avoid.iter().any(|depot| via.passes(*depot));
         if choice.at_once.iter().any(|(via, _)| is_avoided(via)) {
-            leave_out(&mut choice, &rated, &is_avoided, self.policy.margin);
+            avoid_depots(&mut choice, &rated, &is_avoided, self.policy.margin);
         }
         choice.fall_back.retain(|via| !is_avoided(via));
-        let rate = |via: &Via| chooser.rate(&request, via).map(|rated| rated.expected);
+        let rate = |via: &RouteDepots| chooser.rate(&request, via).map(|rated| rated.expected);
         let bytes = request.transfer.bytes;
-        let option = |via: &Via, expected: Option<&Expected>, share| {
+        let option = |via: &RouteDepots, expected: Option<&ExpectedTime>, share| {
             self.option(&opened(via), expected, bytes, share)
         };
         let explore = choice.explore.filter(|(via, _)| !is_avoided(via));
@@ -93,14 +95,14 @@ impl Weather {
             .iter()
             .map(|(via, share)| option(via, rate(via).as_ref(), share * (1.0 - explored_share)))
             .collect();
-        let promised = together(&routes);
+        let promised = parallel_duration(&routes);
         if let Some((via, _)) = &explore {
             let mut tried = option(via, rate(via).as_ref(), explored_share);
             tried.explores = true;
             routes.push(tried);
         }
-        let is_used = |via: &Via| choice.at_once.iter().any(|(used, _)| used == via);
-        let known_direct = Some(Via::DIRECT).filter(|via| !is_used(via));
+        let is_used = |via: &RouteDepots| choice.at_once.iter().any(|(used, _)| used == via);
+        let known_direct = Some(RouteDepots::DIRECT).filter(|via| !is_used(via));
         let mut others: Vec<RouteOption> = rated
             .iter()
             .filter(|rated| !is_used(&rated.via) && !is_avoided(&rated.via))
@@ -120,7 +122,7 @@ impl Weather {
             true => choice.reversed(),
             false => choice,
         };
-        let why = lines(&shown, from, to, &|id| self.name(id)).to_vec();
+        let why = explain(&shown, from, to, &|id| self.name(id)).to_vec();
         let answer = RouteAnswer {
             routes,
             others,
@@ -133,7 +135,7 @@ impl Weather {
         };
         if question.may_explore && question.bytes.is_some() {
             let explored = explore.map_or(0, |(_, bytes)| bytes);
-            self.account.book(bytes, self.policy.bulk, explored);
+            self.account.record(bytes, self.policy.bulk, explored);
         }
         answer
     }
@@ -141,8 +143,8 @@ impl Weather {
     /// Returns a route in the form of the API.
     pub(super) fn option(
         &self,
-        via: &Via,
-        expected: Option<&Expected>,
+        via: &RouteDepots,
+        expected: Option<&ExpectedTime>,
         bytes: u64,
         share: f64,
     ) -> RouteOption {
@@ -192,9 +194,9 @@ impl Weather {
     }
 
     /// Parses a route in the form of `--route`, if all its depots are known.
-    fn read_route(&self, route: &str) -> Option<Via> {
+    fn read_route(&self, route: &str) -> Option<RouteDepots> {
         if route == "direct" {
-            return Some(Via::DIRECT);
+            return Some(RouteDepots::DIRECT);
         }
         let bare = |hop: &str| {
             hop.rsplit_once('@')
@@ -203,21 +205,26 @@ impl Weather {
                 .to_owned()
         };
         let depots: Vec<String> = route.split(',').map(bare).collect();
-        self.via(&depots)
+        self.resolve_route(&depots)
     }
 }
 
 /// Replaces a choice that passes a depot to avoid with the best route that passes none.
-fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> bool, margin: f64) {
+fn avoid_depots(
+    choice: &mut Choice,
+    rated: &[RatedRoute],
+    is_avoided: &dyn Fn(&RouteDepots) -> bool,
+    margin: f64,
+) {
     let direct = choice.direct;
     let best = rated.iter().find(|rated| {
         let is_quicker =
-            |direct: &Expected| is_better(&rated.expected.time, &direct.time, margin, 1.0);
+            |direct: &ExpectedTime| is_better(&rated.expected.time, &direct.time, margin, 1.0);
         !is_avoided(&rated.via) && direct.as_ref().is_none_or(is_quicker)
     });
     (choice.via, choice.expected, choice.reason) = match best {
         Some(best) => (best.via, Some(best.expected), Reason::Quickest),
-        None => (Via::DIRECT, direct, Reason::NothingBetter),
+        None => (RouteDepots::DIRECT, direct, Reason::NothingBetter),
     };
     choice.at_once = vec![(choice.via, 1.0)];
     choice.next = rated
@@ -227,7 +234,7 @@ fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> 
 }
 
 /// Returns the duration over several parallel routes, by the sum of their rates.
-fn together(routes: &[RouteOption]) -> Option<Spread> {
+fn parallel_duration(routes: &[RouteOption]) -> Option<Spread> {
     if let [one] = routes {
         return one.seconds;
     }

@@ -5,18 +5,18 @@
 use longhaul_control_api::map::Map as Places;
 use longhaul_weather::Quantiles;
 use longhaul_weather::route::map::HopForecast;
-use longhaul_weather::route::trust::LONE_SAMPLES;
+use longhaul_weather::route::trust::MAX_LONE_SAMPLES;
 
 /// Assumed round-trip time within a site, in seconds.
-const RTT: Quantiles = Quantiles {
+const ASSUMED_RTT: Quantiles = Quantiles {
     p10: 0.000_2,
     p50: 0.001,
     p90: 0.003,
 };
 /// Assumed rate of a host without one on the map, in bits per second.
-const USUAL_RATE_BPS: f64 = 10e9;
+const DEFAULT_RATE_BPS: f64 = 10e9;
 /// Maximum number of assumed hops.
-const MAX_ASSUMED: usize = 100_000;
+const MAX_ASSUMED_HOPS: usize = 100_000;
 
 /// Hop within a site, in either direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ impl WithinSite {
     /// Returns the assumed forecast at that time.
     pub fn forecast(&self, now: f64) -> HopForecast {
         HopForecast {
-            rtt: RTT,
+            rtt: ASSUMED_RTT,
             loss: Quantiles::exactly(0.0),
             rate: Quantiles {
                 p10: self.rate_bps / 2.0,
@@ -41,7 +41,7 @@ impl WithinSite {
                 p90: self.rate_bps,
             },
             at: now,
-            samples: LONE_SAMPLES,
+            samples: MAX_LONE_SAMPLES,
         }
     }
 }
@@ -61,9 +61,9 @@ pub(super) fn within_sites(map: &Places) -> Vec<WithinSite> {
             WithinSite {
                 host: host.name.clone(),
                 depot: depot.name.clone(),
-                rate_bps: least.unwrap_or(USUAL_RATE_BPS),
+                rate_bps: least.unwrap_or(DEFAULT_RATE_BPS),
             }
         })
     });
-    pairs.take(MAX_ASSUMED).collect()
+    pairs.take(MAX_ASSUMED_HOPS).collect()
 }

@@ -7,22 +7,22 @@
 //! worse one. A depot that lies can make others go directly, and no more.
 
 use longhaul_weather::route::NodeId;
-use longhaul_weather::route::expected::doubt;
+use longhaul_weather::route::expected::rate_uncertainty;
 use longhaul_weather::route::map::HopForecast;
 use longhaul_weather::route::trust::{better_of, worse_of};
 
-use super::Weather;
+use super::RoutingState;
 
 /// Maximum number of hops that are inferred at a time.
-const MAX_INFERRED: usize = 100_000;
+const MAX_INFERRED_HOPS: usize = 100_000;
 
 /// Function that combines two reports of one path.
 type Combine = fn(&HopForecast, &HopForecast) -> HopForecast;
 
-impl Weather {
+impl RoutingState {
     /// Infers the hops that routes from some ends to others may use.
     pub(super) fn infer(&mut self, starts: &[NodeId], ends: &[NodeId], now: f64) {
-        self.renew(now);
+        self.refresh_hops(now);
         let depots: Vec<NodeId> = self
             .depots
             .known
@@ -47,7 +47,7 @@ impl Weather {
             }
         }
         // Adds hops that did not exist before.
-        self.renew(now);
+        self.refresh_hops(now);
     }
 
     fn infer_hop(&mut self, ends: (NodeId, NodeId), combine: Combine, now: f64) {
@@ -56,12 +56,12 @@ impl Weather {
         };
         let own = self.measured.get(&ends);
         let best = match own {
-            Some(own) if doubt(own, now) <= doubt(&between, now) => *own,
+            Some(own) if rate_uncertainty(own, now) <= rate_uncertainty(&between, now) => *own,
             _ => between,
         };
         match self.hops.hop(ends.0, ends.1) {
             Some(hop) => _ = self.hops.update(hop, &best),
-            None if self.inferred.len() < MAX_INFERRED => {
+            None if self.inferred.len() < MAX_INFERRED_HOPS => {
                 self.inferred.insert(ends, best);
                 self.has_new = true;
             }
@@ -91,10 +91,15 @@ impl Weather {
             let pair = (*self.ids.get(one)?, *self.ids.get(other)?);
             // Measurements of the hop itself are known anyway.
             let is_other = pair != (from, to);
-            let (one, other) = self.reports.both(pair.0, pair.1).filter(|_| is_other)?;
+            let (one, other) = self
+                .reports
+                .both_reports(pair.0, pair.1)
+                .filter(|_| is_other)?;
             Some(combine(one, other))
         });
-        known.min_by(|one, other| doubt(one, now).total_cmp(&doubt(other, now)))
+        known.min_by(|one, other| {
+            rate_uncertainty(one, now).total_cmp(&rate_uncertainty(other, now))
+        })
     }
 
     fn site_of(&self, id: NodeId) -> Option<&str> {

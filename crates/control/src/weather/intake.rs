@@ -2,12 +2,12 @@
 
 use longhaul_control_api::measurements::{Limit, Measurement, Quantity, Source};
 use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::{self, Bound, Detail, Sample, Series};
+use longhaul_weather::forecast::{self, SampleBound, Series, SeriesDetail, SeriesSample};
 use longhaul_weather::route::NodeId;
 use longhaul_weather::route::map::HopForecast;
-use longhaul_weather::route::model::most_loss_at;
+use longhaul_weather::route::model::max_loss_at;
 
-use super::{Known, Weather};
+use super::{KnownSeries, RoutingState};
 use crate::places::Speaker;
 use crate::store::measurements::SeriesKey;
 
@@ -17,15 +17,20 @@ pub(super) const MS_US: i64 = 1_000;
 /// Maximum number of series of one reporter. Measurements beyond it are stored, but not forecast.
 pub(super) const MAX_SERIES_OF_REPORTER: usize = 20_000;
 
-impl Weather {
+impl RoutingState {
     /// Processes a measurement that was already authorized. `speaker` has the ends that its
     /// reporter speaks for.
-    pub fn take(&mut self, reporter: &str, speaker: &Speaker, measurement: &Measurement) {
-        let key = SeriesKey::of(reporter, measurement);
+    pub fn record_measurement(
+        &mut self,
+        reporter: &str,
+        speaker: &Speaker,
+        measurement: &Measurement,
+    ) {
+        let key = SeriesKey::from_measurement(reporter, measurement);
         let quantity = match measurement.quantity {
-            Quantity::Rate => forecast::Quantity::Rate,
-            Quantity::Rtt | Quantity::Delay => forecast::Quantity::RoundTrip,
-            Quantity::Loss => forecast::Quantity::Loss,
+            Quantity::Rate => forecast::ForecastQuantity::Rate,
+            Quantity::Rtt | Quantity::Delay => forecast::ForecastQuantity::RoundTrip,
+            Quantity::Loss => forecast::ForecastQuantity::Loss,
         };
         if !self.series.contains_key(&key) {
             let of_reporter = self.of_reporters.entry(reporter.to_owned()).or_default();
@@ -38,14 +43,17 @@ impl Weather {
             Quantity::Loss => self.loss_of_the_path(&key, measurement),
             _ => measurement.value,
         };
-        let known = self.series.entry(key.clone()).or_insert_with(|| Known {
-            series: Series::new(quantity, Detail::Compact),
-            newest: value,
-        });
-        let sample = Sample {
+        let known = self
+            .series
+            .entry(key.clone())
+            .or_insert_with(|| KnownSeries {
+                series: Series::new(quantity, SeriesDetail::Compact),
+                newest: value,
+            });
+        let sample = SeriesSample {
             at: at_us(measurement.at_ms),
             value,
-            bound: bound(measurement),
+            bound: measurement_bound(measurement),
         };
         // Late or invalid values stay in the store, but change no forecast.
         if known.series.observe(sample).is_err() {
@@ -59,7 +67,7 @@ impl Weather {
         }
         if measurement.source == Source::Probe && measurement.quantity == Quantity::Rate {
             let path = (self.id(&measurement.from), self.id(&measurement.to));
-            let unseen = sample.bound == Bound::AtLeast;
+            let unseen = sample.bound == SampleBound::AtLeast;
             match measurement.conditions.bytes.filter(|_| unseen) {
                 Some(bytes) => _ = self.unseen.insert(path, bytes),
                 None => _ = self.unseen.remove(&path),
@@ -77,9 +85,9 @@ impl Weather {
         let most = || {
             let (bytes, seconds) = (conditions.bytes? as f64, conditions.duration_s?);
             let streams = f64::from(conditions.streams?.max(1));
-            let rtt = self.series.get(&key.of_quantity(Quantity::Rtt))?.newest;
+            let rtt = self.series.get(&key.with_quantity(Quantity::Rtt))?.newest;
             let rate = bytes * 8.0 / seconds / streams;
-            rate.is_finite().then(|| most_loss_at(rate, rtt))
+            rate.is_finite().then(|| max_loss_at(rate, rtt))
         };
         most().map_or(measurement.value, |most| measurement.value.min(most))
     }
@@ -94,7 +102,7 @@ impl Weather {
         };
         if other.as_deref() == Some(reporter) {
             *other = None;
-            self.reports.forget(other_end, from, to);
+            self.reports.forget_report(other_end, from, to);
         }
         if own.as_deref() != Some(reporter) {
             *own = Some(reporter.into());
@@ -104,7 +112,7 @@ impl Weather {
     /// Updates a hop from the series of one reporter.
     fn update_hop(&mut self, key: &SeriesKey, speaker: &Speaker) {
         let of = |quantity| {
-            let known = self.series.get(&key.of_quantity(quantity))?;
+            let known = self.series.get(&key.with_quantity(quantity))?;
             let forecast = known.series.forecast()?;
             Some((forecast.quantiles, forecast.samples, known.series.newest()?))
         };
@@ -146,7 +154,7 @@ pub(super) fn reporting_end(
     (from, from_id): (&str, NodeId),
     (to, to_id): (&str, NodeId),
 ) -> Option<NodeId> {
-    match (speaker.is(from), speaker.is(to)) {
+    match (speaker.speaks_for(from), speaker.speaks_for(to)) {
         (true, _) => Some(from_id),
         (false, true) => Some(to_id),
         (false, false) => speaker.ends.is_empty().then_some(from_id),
@@ -154,7 +162,7 @@ pub(super) fn reporting_end(
 }
 
 /// Returns the bound of a measurement: a flow that the network did not limit shows only a minimum.
-pub(super) fn bound(measurement: &Measurement) -> Bound {
+pub(super) fn measurement_bound(measurement: &Measurement) -> SampleBound {
     match (measurement.quantity, measurement.conditions.limit) {
         (
             Quantity::Rate,
@@ -165,8 +173,8 @@ pub(super) fn bound(measurement: &Measurement) -> Bound {
                 | Limit::Pacing
                 | Limit::CongestionWindow,
             ),
-        ) => Bound::AtLeast,
-        _ => Bound::Exact,
+        ) => SampleBound::AtLeast,
+        _ => SampleBound::Exact,
     }
 }
 

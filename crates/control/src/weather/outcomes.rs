@@ -4,15 +4,15 @@
 use longhaul_control_api::forecasts::{Coverage, Spread};
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, Score, TransferReport};
 use longhaul_weather::Quantiles;
-use longhaul_weather::forecast::Ending;
-use longhaul_weather::route::trust::Outcome;
-use longhaul_weather::route::{NodeId, Transfer, Via};
+use longhaul_weather::forecast::CopyEnding;
+use longhaul_weather::route::trust::TransferOutcome;
+use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
 
 use super::intake::reporting_end;
-use super::{USUAL_STREAMS, Weather};
+use super::{DEFAULT_STREAMS, RoutingState};
 use crate::places::Speaker;
 
-impl Weather {
+impl RoutingState {
     /// Processes the report of a transfer by one of its ends.
     pub fn take_report(&mut self, speaker: &Speaker, report: &TransferReport, now: f64) {
         let (Some(from), Some(to)) = (&report.from, &report.to) else {
@@ -22,14 +22,14 @@ impl Weather {
             self.failed += 1;
         }
         let ending = match report.outcome {
-            Ended::Done => Some(Ending::Took(report.seconds)),
-            Ended::Cancelled | Ended::Failed => Some(Ending::MoreThan(report.seconds)),
+            Ended::Done => Some(CopyEnding::Took(report.seconds)),
+            Ended::Cancelled | Ended::Failed => Some(CopyEnding::MoreThan(report.seconds)),
             // A file that cannot be read says nothing about the network.
             Ended::Incomplete => None,
         };
         match (report.promised, ending) {
-            (Some(promised), Some(ending)) => _ = self.ledger.settle(quantiles(&promised), ending),
-            (None, Some(Ending::Took(_))) => self.unpromised += 1,
+            (Some(promised), Some(ending)) => _ = self.ledger.score(quantiles(&promised), ending),
+            (None, Some(CopyEnding::Took(_))) => self.unpromised += 1,
             _ => {}
         }
         let ends = [from.as_str(), to.as_str()];
@@ -41,15 +41,15 @@ impl Weather {
         self.infer(&[from], &[to], now);
         let transfer = Transfer {
             bytes: report.bytes,
-            streams: USUAL_STREAMS,
+            streams: DEFAULT_STREAMS,
         };
         let mut routes = report.routes.iter();
         // For a fetch, the receiver opened the connections, against the direction of the bytes.
         let via = |used: &RouteUsed| {
-            let via = self.via(&used.via)?;
+            let via = self.resolve_route(&used.via)?;
             Some(if reporter == to { via.reversed() } else { via })
         };
-        let failed: Vec<Via> = routes
+        let failed: Vec<RouteDepots> = routes
             .clone()
             .filter(|used| used.failed)
             .filter_map(via)
@@ -60,14 +60,14 @@ impl Weather {
             _ => None,
         };
         for via in failed {
-            let _ = self.outcomes.failed(reporter, from, to, &via, now);
+            let _ = self.outcomes.record_failure(reporter, from, to, &via, now);
         }
         let expected =
-            |via: &Via| Some(self.hops.expected(from, via, to, &transfer, now)?.time.p50);
+            |via: &RouteDepots| Some(self.hops.expected(from, via, to, &transfer, now)?.time.p50);
         if let Some(via) = whole
-            && let (Some(by_model), Some(direct)) = (expected(&via), expected(&Via::DIRECT))
+            && let (Some(by_model), Some(direct)) = (expected(&via), expected(&RouteDepots::DIRECT))
         {
-            let outcome = Outcome {
+            let outcome = TransferOutcome {
                 expected: by_model,
                 direct,
                 took: report.seconds,
@@ -77,13 +77,13 @@ impl Weather {
     }
 
     /// Returns a route with these depots, given by name or address.
-    pub(super) fn via(&self, depots: &[String]) -> Option<Via> {
+    pub(super) fn resolve_route(&self, depots: &[String]) -> Option<RouteDepots> {
         let id = |depot: &String| {
             let name = self.depots.by_address.get(depot).unwrap_or(depot);
             self.ids.get(name).copied()
         };
         let ids: Option<Vec<NodeId>> = depots.iter().map(id).collect();
-        Via::new(&ids?)
+        RouteDepots::new(&ids?)
     }
 
     /// Returns the accuracy of promises.

@@ -1,16 +1,17 @@
 //! Route tables that clients store.
 
 use longhaul_control_api::routes::{Destination, DirectTime, RouteTable, SizeClass};
-use longhaul_weather::route::choice::{Choice, Chooser, Request};
+use longhaul_weather::route::choice::{Choice, Chooser, RouteRequest};
 use longhaul_weather::route::table::{
-    CLASS_ENDS, CLASSES, LONGEST_VALIDITY, TYPICAL_BYTES, all_direct, choices, request,
+    CLASS_COUNT, CLASS_ENDS, MAX_VALIDITY_SECONDS, TYPICAL_BYTES, all_direct, class_choices,
+    class_request,
 };
-use longhaul_weather::route::{NodeId, Via};
+use longhaul_weather::route::{NodeId, RouteDepots};
 
-use super::{USUAL_STREAMS, Weather};
+use super::{DEFAULT_STREAMS, RoutingState};
 use crate::places::seconds;
 
-impl Weather {
+impl RoutingState {
     /// Returns the table from one end to at most `limit` hosts after the first `skip`, or to a
     /// single end. It is for sending or, with `receives`, for fetching. All destinations are
     /// included; those without sizes go direct.
@@ -46,7 +47,7 @@ impl Weather {
                 true => (id, start),
                 false => (start, id),
             };
-            let made = choices(&mut chooser, source, sink, USUAL_STREAMS, now);
+            let made = class_choices(&mut chooser, source, sink, DEFAULT_STREAMS, now);
             let direct = made
                 .iter()
                 .zip(TYPICAL_BYTES)
@@ -57,7 +58,7 @@ impl Weather {
             let direct = direct.collect();
             let classes = made.iter().enumerate().filter(|_| !all_direct(&made));
             let sizes = classes.map(|(class, choice)| {
-                let asked = request(source, sink, class, USUAL_STREAMS, now);
+                let asked = class_request(source, sink, class, DEFAULT_STREAMS, now);
                 self.size(&chooser, &asked, receives, class, choice)
             });
             Destination {
@@ -74,7 +75,7 @@ impl Weather {
             receives,
             map_version: self.map_version,
             made_ms: now_ms,
-            valid_until_ms: now_ms.saturating_add((LONGEST_VALIDITY * 1000.0) as u64),
+            valid_until_ms: now_ms.saturating_add((MAX_VALIDITY_SECONDS * 1000.0) as u64),
             next: is_full.then(|| (skip + limit).to_string()),
             destinations,
         }
@@ -83,14 +84,14 @@ impl Weather {
     fn size(
         &self,
         chooser: &Chooser<'_>,
-        asked: &Request,
+        asked: &RouteRequest,
         receives: bool,
         class: usize,
         choice: &Choice,
     ) -> SizeClass {
         let below = class.checked_sub(1).and_then(|below| CLASS_ENDS.get(below));
         // Both the model and the outcomes of transfers decide.
-        let option = |via: &Via, share| {
+        let option = |via: &RouteDepots, share| {
             let expected = chooser.rate(asked, via).map(|rated| rated.expected);
             // Routes are given in the direction in which the caller opens them.
             let opened = match receives {
@@ -120,7 +121,7 @@ impl Weather {
         let (from, to) = (self.id(from), self.id(to));
         self.infer(&[from], &[to], seconds(now_ms));
         let mut chooser = Chooser::new(&self.hops, &self.outcomes, &self.policy);
-        let asked = request(from, to, CLASSES - 1, USUAL_STREAMS, seconds(now_ms));
+        let asked = class_request(from, to, CLASS_COUNT - 1, DEFAULT_STREAMS, seconds(now_ms));
         let choice = chooser.choose(&asked, None, &self.account);
         choice.via.depots().map(|depot| self.name(depot)).collect()
     }

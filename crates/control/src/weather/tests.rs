@@ -3,10 +3,10 @@
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
 use longhaul_control_api::routes::RouteQuestion;
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, TransferReport};
-use longhaul_weather::forecast::Bound;
+use longhaul_weather::forecast::SampleBound;
 use proptest::prelude::*;
 
-use super::intake::{MAX_SERIES_OF_REPORTER, bound};
+use super::intake::{MAX_SERIES_OF_REPORTER, measurement_bound};
 use super::*;
 use crate::places::Speaker;
 
@@ -28,17 +28,17 @@ fn measured(from: &str, to: &str, quantity: Quantity, at_ms: u64, value: f64) ->
     }
 }
 
-fn with_depot(name: &str) -> Weather {
+fn with_depot(name: &str) -> RoutingState {
     let key = longhaul_proto::PublicKey::from_bytes([1; 32]);
     let text = format!(
         r#"{{"depots": [{{"name": "{name}", "key": "{key}", "addresses": [{{"endpoint": "{name}.example:7510"}}]}}]}}"#
     );
-    let mut weather = Weather::default();
+    let mut weather = RoutingState::default();
     weather.take_map(&serde_json::from_str(&text).unwrap(), 1);
     weather
 }
 
-fn hop(weather: &mut Weather, reporter: &str, from: &str, to: &str, rtt: f64, rate: f64) {
+fn hop(weather: &mut RoutingState, reporter: &str, from: &str, to: &str, rtt: f64, rate: f64) {
     for step in 0..60 {
         for (quantity, value) in [
             (Quantity::Rtt, rtt),
@@ -46,18 +46,18 @@ fn hop(weather: &mut Weather, reporter: &str, from: &str, to: &str, rtt: f64, ra
             (Quantity::Loss, 0.0),
         ] {
             let one = measured(from, to, quantity, 960_000 + step * 1000, value);
-            weather.take(reporter, &speaker(reporter), &one);
+            weather.record_measurement(reporter, &speaker(reporter), &one);
         }
     }
 }
 
-fn ask(weather: &mut Weather, bytes: u64) -> longhaul_control_api::routes::RouteAnswer {
+fn ask(weather: &mut RoutingState, bytes: u64) -> longhaul_control_api::routes::RouteAnswer {
     let question = RouteQuestion {
         to: "b".into(),
         bytes: Some(bytes),
         ..RouteQuestion::default()
     };
-    weather.answer(&Asked {
+    weather.answer(&RouteQuery {
         from: "a",
         to: "b",
         question: &question,
@@ -66,7 +66,7 @@ fn ask(weather: &mut Weather, bytes: u64) -> longhaul_control_api::routes::Route
     })
 }
 
-fn mesh() -> Weather {
+fn mesh() -> RoutingState {
     let mut weather = with_depot("m");
     // Both ends of each hop report, as a hop that only one end reports counts as little known.
     for (from, to, rtt, rate) in [
@@ -82,7 +82,7 @@ fn mesh() -> Weather {
 
 #[test]
 fn unknown_paths_are_direct_without_a_promise() {
-    let mut weather = Weather::default();
+    let mut weather = RoutingState::default();
     let answer = ask(&mut weather, 1 << 30);
     assert_eq!(answer.routes.len(), 1);
     assert_eq!(
@@ -130,7 +130,7 @@ fn failed_route_is_left_and_current_one_kept() {
 #[test]
 fn limited_flow_gives_a_lower_bound() {
     let of = |limit| {
-        bound(&Measurement {
+        measurement_bound(&Measurement {
             conditions: Conditions {
                 limit: Some(limit),
                 ..Conditions::default()
@@ -140,22 +140,22 @@ fn limited_flow_gives_a_lower_bound() {
     };
     assert_eq!(
         (of(Limit::Application), of(Limit::Path)),
-        (Bound::AtLeast, Bound::Exact)
+        (SampleBound::AtLeast, SampleBound::Exact)
     );
 }
 
 #[test]
 fn series_per_reporter_are_bounded() {
-    let mut weather = Weather::default();
+    let mut weather = RoutingState::default();
     for path in 0..MAX_SERIES_OF_REPORTER + 10 {
-        weather.take(
+        weather.record_measurement(
             "r",
             &speaker("r"),
             &measured("r", &path.to_string(), Quantity::Loss, 1, 0.0),
         );
     }
     assert_eq!(weather.len(), MAX_SERIES_OF_REPORTER);
-    weather.take(
+    weather.record_measurement(
         "s",
         &speaker("s"),
         &measured("s", "x", Quantity::Loss, 1, 0.0),
@@ -175,7 +175,7 @@ fn hops_in_a_site_are_assumed_until_measured() {
         key(1),
         key(2)
     );
-    let mut weather = Weather::default();
+    let mut weather = RoutingState::default();
     weather.take_map(&serde_json::from_str(&text).unwrap(), 1);
     for end in ["a", "b"] {
         hop(&mut weather, end, "a", "b", 0.1, 5e7);
@@ -183,7 +183,7 @@ fn hops_in_a_site_are_assumed_until_measured() {
     for end in ["dw", "de"] {
         hop(&mut weather, end, "dw", "de", 0.1, 2e9);
     }
-    let names = |weather: &mut Weather| -> Vec<String> {
+    let names = |weather: &mut RoutingState| -> Vec<String> {
         let answer = ask(weather, 100 << 30);
         let first = answer.routes.first().unwrap();
         first
@@ -225,7 +225,7 @@ proptest! {
         let ends = ["a", "b", "m", "x"];
         for (from, to, quantity, at, value) in values {
             let one = measured(ends[from], ends[to], Quantity::ALL[quantity], at, value);
-            weather.take(ends[from], &speaker(ends[from]), &one);
+            weather.record_measurement(ends[from], &speaker(ends[from]), &one);
         }
         let answer = ask(&mut weather, bytes);
         prop_assert!(!answer.routes.is_empty());
@@ -240,22 +240,22 @@ proptest! {
 #[test]
 fn key_reports_one_end_of_a_hop_only() {
     let mut weather = with_depot("m");
-    let said = |weather: &mut Weather, key: &str, end: &str, rate: f64| {
+    let said = |weather: &mut RoutingState, key: &str, end: &str, rate: f64| {
         for step in 0..60 {
             for (quantity, value) in [(Quantity::Rtt, 0.1), (Quantity::Rate, rate)] {
                 let one = measured("a", "m", quantity, 960_000 + step * 1000, value);
-                weather.take(key, &speaker(end), &one);
+                weather.record_measurement(key, &speaker(end), &one);
             }
         }
     };
-    let ends = |weather: &Weather| [weather.ids["a"], weather.ids["m"]];
+    let ends = |weather: &RoutingState| [weather.ids["a"], weather.ids["m"]];
     said(&mut weather, "liar", "m", 1e9);
     // The same key reports as the other end: its earlier reports no longer count.
     said(&mut weather, "liar", "a", 1e9);
     let [a, m] = ends(&weather);
-    assert_eq!(weather.reports.both(a, m), None);
+    assert_eq!(weather.reports.both_reports(a, m), None);
     said(&mut weather, "honest", "m", 1e6);
-    assert!(weather.reports.both(a, m).is_some());
+    assert!(weather.reports.both_reports(a, m).is_some());
     // A key that no longer speaks for either end changes nothing.
     let before = weather.measured[&(a, m)];
     said(&mut weather, "gone", "x", 1.0);

@@ -8,10 +8,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
 use longhaul_api::tls::Certificate;
-use longhaul_api::{Gate, KeyGate, listen};
-use longhaul_control::controller::Work;
+use longhaul_api::{KeyGate, LocalGate, listen};
+use longhaul_control::controller::ControllerTasks;
 use longhaul_control::http::{MAX_BODY_BYTES, router, router_for_keys};
-use longhaul_control::{Controller, Settings, Store};
+use longhaul_control::{Controller, ControllerConfig, ControllerStore};
 use longhaul_proto::SigningKey;
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -26,7 +26,7 @@ pub struct Bench {
     pub service: Secured,
     socket: PathBuf,
     pub stop: watch::Sender<bool>,
-    pub work: Work,
+    pub work: ControllerTasks,
 }
 
 pub fn now_ms() -> u64 {
@@ -52,11 +52,11 @@ impl Bench {
     }
 
     pub async fn in_dir(dir: tempfile::TempDir) -> Self {
-        let store = Store::sqlite(&dir.path().join("control.sqlite"))
+        let store = ControllerStore::sqlite(&dir.path().join("control.sqlite"))
             .await
             .unwrap();
         let own = SigningKey::generate().unwrap();
-        let settings = Settings {
+        let settings = ControllerConfig {
             name: "bench".into(),
             key: own.public(),
             signer: own.clone(),
@@ -70,11 +70,11 @@ impl Bench {
         let (controller, work) = Controller::begin(store, settings, stopped.clone())
             .await
             .unwrap();
-        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap())
+        let listener = listen::any_address("127.0.0.1:0".parse().unwrap())
             .await
             .unwrap();
         let address = listener.local_addr().unwrap();
-        let gate = KeyGate::of(
+        let gate = KeyGate::with_body_limit(
             "longhaul control",
             MAX_BODY_BYTES,
             controller.keys(),
@@ -83,7 +83,7 @@ impl Bench {
         );
         let gate = Arc::new(gate);
         controller.serve_gate(gate.clone());
-        let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
+        let certificate = Certificate::from_key(&own, &["127.0.0.1".to_owned()]).unwrap();
         let (_, config) = watch::channel(certificate.config);
         let keyed = router_for_keys(controller.clone(), gate);
         tokio::spawn(listen::serve_secured(
@@ -93,7 +93,7 @@ impl Bench {
             stopped.clone(),
         ));
         let socket = dir.path().join("socket");
-        let gate = Gate {
+        let gate = LocalGate {
             uid: rustix::process::getuid().as_raw(),
             user: "ana".into(),
             token: None,

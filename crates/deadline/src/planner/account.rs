@@ -1,6 +1,6 @@
 //! Account of what was reserved, and of what was returned early.
 
-use crate::Moment;
+use crate::UnixMillis;
 use crate::promise::Promise;
 
 /// Volumes in bytes at the promised rates.
@@ -16,20 +16,25 @@ pub struct Account {
 
 impl Account {
     /// Records a promise that replaces the one before.
-    pub(super) fn promised(&mut self, now: Moment, before: Option<&Promise>, after: &Promise) {
-        self.reserved -= before.map_or(0.0, |before| before.left(now));
-        self.reserved += after.left(now);
+    pub(super) fn record_promise(
+        &mut self,
+        now: UnixMillis,
+        before: Option<&Promise>,
+        after: &Promise,
+    ) {
+        self.reserved -= before.map_or(0.0, |before| before.remaining_bytes(now));
+        self.reserved += after.remaining_bytes(now);
         let paths = after.pieces.iter().map(|piece| piece.paths.len()).max();
         self.paths = self.paths.max(paths.unwrap_or(0));
     }
 
     /// Records that the rest of a promise will not be kept.
-    pub(super) fn lost(&mut self, now: Moment, promise: &Promise) {
-        self.reserved -= promise.left(now);
+    pub(super) fn record_loss(&mut self, now: UnixMillis, promise: &Promise) {
+        self.reserved -= promise.remaining_bytes(now);
     }
 
     /// Records that the rest of a promise is returned.
-    pub(super) fn returned(&mut self, now: Moment, promise: &Promise) {
-        self.returned += promise.left(now);
+    pub(super) fn record_return(&mut self, now: UnixMillis, promise: &Promise) {
+        self.returned += promise.remaining_bytes(now);
     }
 }

@@ -1,12 +1,12 @@
 //! Inputs and outputs of the planner.
 
-use crate::Moment;
-use crate::estimate::{Measured, Rates};
-use crate::promise::{PathId, Piece};
+use crate::UnixMillis;
+use crate::estimate::{RateMeasurement, Rates};
+use crate::promise::{PathId, PromisedPiece};
 
 /// Kind of reservation that a copy may make.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Mode {
+pub enum ReservationMode {
     /// The bandwidth that the deadline needs.
     Auto,
     /// No reservation.
@@ -17,7 +17,7 @@ pub enum Mode {
 
 /// Sample of a copy's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Look {
+pub struct ProgressSample {
     /// Bytes that are not at the destination yet.
     pub left: u64,
     /// If true, `left` is final; otherwise the directory walk may still find more.
@@ -26,20 +26,20 @@ pub struct Look {
     pub forecast: Option<Rates>,
     /// Best-effort rate of the copy since the promise last changed. `None` if it cannot be
     /// distinguished from traffic over a reserved path.
-    pub measured: Option<Measured>,
+    pub measured: Option<RateMeasurement>,
 }
 
 /// Input of the planner.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum PlannerEvent {
     /// The copy was sampled.
-    Look(Look),
+    Look(ProgressSample),
     /// The requested bandwidth is held, and lost unless it is committed.
-    Held(Vec<Piece>),
+    Held(Vec<PromisedPiece>),
     /// The held bandwidth is promised.
     Committed,
     /// There is not enough bandwidth.
-    Refused(Refusal),
+    Refused(RefusalOffers),
     /// A request or a commit failed.
     Failed {
         /// If true, a retry may succeed.
@@ -62,39 +62,39 @@ pub enum Event {
 
 /// Counter-offers of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Refusal {
+pub struct RefusalOffers {
     /// Largest volume by the deadline, in bytes.
     pub volume: Option<u64>,
     /// Earliest time by which the volume could be sent.
-    pub later: Option<Moment>,
+    pub later: Option<UnixMillis>,
 }
 
 /// Requested bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Ask {
+pub enum BandwidthRequest {
     /// A volume by a deadline.
     Volume {
         /// Number of bytes.
         bytes: u64,
         /// Deadline.
-        by: Moment,
+        by: UnixMillis,
     },
     /// A rate until a point in time.
     Rate {
         /// Rate, in bit/s.
         bps: f64,
         /// End of the window.
-        until: Moment,
+        until: UnixMillis,
     },
 }
 
 /// Action for the caller to take. At most one request is pending at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum PlannerAction {
     /// Request bandwidth, held.
-    Reserve(Ask),
+    Reserve(BandwidthRequest),
     /// Request a change of what is promised, held in addition to it.
-    Change(Ask),
+    Change(BandwidthRequest),
     /// Commit what is held.
     Commit,
     /// Abort what is held, as it is no longer needed.
@@ -111,14 +111,14 @@ pub struct Outlook {
     /// If true, the deadline is missed in at least nine of ten cases; otherwise it may be missed.
     pub is_missed: bool,
     /// Median end of the copy by best effort; `None` if unknown.
-    pub expected_end: Option<Moment>,
+    pub expected_end: Option<UnixMillis>,
     /// Counter-offers.
-    pub instead: Refusal,
+    pub instead: RefusalOffers,
 }
 
 /// Reason for the current state, for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum PlanReason {
     /// Too little is known yet.
     Undecided,
     /// Best effort suffices.
@@ -126,7 +126,7 @@ pub enum Why {
     /// Best effort would not suffice: something is reserved.
     Reserved,
     /// There is not enough bandwidth.
-    NoRoom,
+    InsufficientBandwidth,
     /// Reservations are not possible: the controller does not answer, or does not admit this key.
     Unable,
     /// Reservations are disabled.

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::bounds::JOINED_AFTER_MS;
+use super::bounds::JOIN_DELAY_MS;
 use super::*;
-use crate::promise::{LEFT_BEFORE_MS, Piece, used_until};
+use crate::promise::{LEAVE_BEFORE_END_MS, PromisedPiece, used_until};
 
-const BEGUN: Moment = 1_800_000_000_000;
-const HOUR_MS: Moment = 3_600_000;
-const TICK_MS: Moment = 1_000;
+const BEGUN: UnixMillis = 1_800_000_000_000;
+const HOUR_MS: UnixMillis = 3_600_000;
+const TICK_MS: UnixMillis = 1_000;
 const MBIT: f64 = 1e6;
 
 fn rates(p50: f64) -> Option<Rates> {
@@ -21,8 +21,8 @@ fn rates(p50: f64) -> Option<Rates> {
     })
 }
 
-fn look(left: u64, forecast: Option<Rates>) -> Event {
-    Event::Look(Look {
+fn look(left: u64, forecast: Option<Rates>) -> PlannerEvent {
+    PlannerEvent::Look(ProgressSample {
         left,
         is_all: true,
         forecast,
@@ -30,20 +30,20 @@ fn look(left: u64, forecast: Option<Rates>) -> Event {
     })
 }
 
-fn auto(deadline: Moment) -> Planner {
-    Planner::new(BEGUN, Some(deadline), Mode::Auto)
+fn auto(deadline: UnixMillis) -> Planner {
+    Planner::new(BEGUN, Some(deadline), ReservationMode::Auto)
 }
 
 /// Returns the grant for a request: one path, at one rate from now to the end.
-fn granted(now: Moment, ask: Ask) -> Vec<Piece> {
+fn granted(now: UnixMillis, ask: BandwidthRequest) -> Vec<PromisedPiece> {
     let (bps, end) = match ask {
-        Ask::Volume { bytes, by } => (
+        BandwidthRequest::Volume { bytes, by } => (
             bytes as f64 * BITS / ((by - now) as f64 / 1000.0).max(0.001),
             by,
         ),
-        Ask::Rate { bps, until } => (bps, until),
+        BandwidthRequest::Rate { bps, until } => (bps, until),
     };
-    vec![Piece {
+    vec![PromisedPiece {
         start: now,
         end,
         paths: vec![(PathId(1), bps)],
@@ -58,22 +58,22 @@ const HOUR_BYTES: u64 = 45_000_000_000;
 fn nothing_is_reserved_if_best_effort_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
     assert_eq!(
-        planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))),
+        planner.handle_event(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))),
         []
     );
-    assert_eq!(planner.why(), Why::BestEffort);
-    assert!(planner.is_clear());
+    assert_eq!(planner.reason(), PlanReason::BestEffort);
+    assert!(planner.is_settled());
 }
 
 #[test]
 fn shortfall_is_held_committed_and_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
-    let [Action::Reserve(ask @ Ask::Volume { bytes, by })] = actions[..] else {
+    let actions = planner.handle_event(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [PlannerAction::Reserve(ask @ BandwidthRequest::Volume { bytes, by })] = actions[..] else {
         panic!("{actions:?}")
     };
     let aim = BEGUN + HOUR_MS * 95 / 100;
-    assert_eq!(by, aim + LEFT_BEFORE_MS);
+    assert_eq!(by, aim + LEAVE_BEFORE_END_MS);
     let pieces = granted(BEGUN, ask);
     // The total with headroom, less the p10 volume of 57 minutes, scaled up for the time before the
     // path joins and after it is left.
@@ -81,14 +81,23 @@ fn shortfall_is_held_committed_and_returned() {
     let promise = Promise {
         pieces: pieces.clone(),
     };
-    let goes = promise.carries(BEGUN + JOINED_AFTER_MS, aim, &BTreeSet::new());
+    let goes = promise.usable_bytes(BEGUN + JOIN_DELAY_MS, aim, &BTreeSet::new());
     assert!((goes - expected).abs() < 1e6, "{bytes} {goes} {expected}");
-    assert_eq!(planner.on(BEGUN + 1, Event::Held(pieces)), [Action::Commit]);
-    assert_eq!(planner.on(BEGUN + 2, Event::Committed), []);
-    assert_eq!(planner.why(), Why::Reserved);
-    assert_eq!(planner.on(BEGUN + 60_000, Event::Over), [Action::Release]);
-    assert_eq!(planner.on(BEGUN + 60_001, Event::Returned), []);
-    assert!(planner.is_clear());
+    assert_eq!(
+        planner.handle_event(BEGUN + 1, PlannerEvent::Held(pieces)),
+        [PlannerAction::Commit]
+    );
+    assert_eq!(planner.handle_event(BEGUN + 2, PlannerEvent::Committed), []);
+    assert_eq!(planner.reason(), PlanReason::Reserved);
+    assert_eq!(
+        planner.handle_event(BEGUN + 60_000, PlannerEvent::Over),
+        [PlannerAction::Release]
+    );
+    assert_eq!(
+        planner.handle_event(BEGUN + 60_001, PlannerEvent::Returned),
+        []
+    );
+    assert!(planner.is_settled());
     let account = planner.account();
     assert!(account.returned < account.reserved && account.returned > 0.9 * account.reserved);
 }
@@ -96,48 +105,48 @@ fn shortfall_is_held_committed_and_returned() {
 #[test]
 fn hold_of_a_finished_copy_is_aborted() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
-    let [Action::Reserve(ask)] = actions[..] else {
+    let actions = planner.handle_event(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [PlannerAction::Reserve(ask)] = actions[..] else {
         panic!("{actions:?}")
     };
-    assert_eq!(planner.on(BEGUN + 1, Event::Over), []);
-    assert!(!planner.is_clear());
+    assert_eq!(planner.handle_event(BEGUN + 1, PlannerEvent::Over), []);
+    assert!(!planner.is_settled());
     assert_eq!(
-        planner.on(BEGUN + 2, Event::Held(granted(BEGUN, ask))),
-        [Action::Abort]
+        planner.handle_event(BEGUN + 2, PlannerEvent::Held(granted(BEGUN, ask))),
+        [PlannerAction::Abort]
     );
-    assert_eq!(planner.on(BEGUN + 3, Event::Returned), []);
-    assert!(planner.is_clear());
+    assert_eq!(planner.handle_event(BEGUN + 3, PlannerEvent::Returned), []);
+    assert!(planner.is_settled());
 }
 
 #[test]
 fn refusal_is_reported_with_counter_offers() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
-    let refusal = Refusal {
+    planner.handle_event(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let refusal = RefusalOffers {
         volume: Some(HOUR_BYTES / 10),
         later: Some(BEGUN + 2 * HOUR_MS),
     };
-    let actions = planner.on(BEGUN + 1, Event::Refused(refusal));
-    let [Action::Warn(outlook)] = actions[..] else {
+    let actions = planner.handle_event(BEGUN + 1, PlannerEvent::Refused(refusal));
+    let [PlannerAction::Warn(outlook)] = actions[..] else {
         panic!("{actions:?}")
     };
     assert!(outlook.is_missed);
     assert_eq!(outlook.instead, refusal);
     assert_eq!(outlook.expected_end, Some(BEGUN + 1 + 2 * HOUR_MS));
-    assert_eq!(planner.why(), Why::NoRoom);
+    assert_eq!(planner.reason(), PlanReason::InsufficientBandwidth);
 }
 
 #[test]
 fn smaller_volume_is_accepted_if_it_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    planner.on(BEGUN, look(HOUR_BYTES, rates(100.0 * MBIT)));
-    let refusal = Refusal {
+    planner.handle_event(BEGUN, look(HOUR_BYTES, rates(100.0 * MBIT)));
+    let refusal = RefusalOffers {
         volume: Some(HOUR_BYTES / 4),
         later: None,
     };
-    let actions = planner.on(BEGUN + 1, Event::Refused(refusal));
-    let [Action::Reserve(Ask::Volume { bytes, .. })] = actions[..] else {
+    let actions = planner.handle_event(BEGUN + 1, PlannerEvent::Refused(refusal));
+    let [PlannerAction::Reserve(BandwidthRequest::Volume { bytes, .. })] = actions[..] else {
         panic!("{actions:?}")
     };
     assert_eq!(bytes, HOUR_BYTES / 4);
@@ -146,15 +155,15 @@ fn smaller_volume_is_accepted_if_it_suffices() {
 #[test]
 fn failed_path_changes_spare_bandwidth_is_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
-    let [Action::Reserve(ask)] = actions[..] else {
+    let actions = planner.handle_event(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let [PlannerAction::Reserve(ask)] = actions[..] else {
         panic!("{actions:?}")
     };
-    planner.on(BEGUN, Event::Held(granted(BEGUN, ask)));
-    planner.on(BEGUN, Event::Committed);
-    planner.on(
+    planner.handle_event(BEGUN, PlannerEvent::Held(granted(BEGUN, ask)));
+    planner.handle_event(BEGUN, PlannerEvent::Committed);
+    planner.handle_event(
         BEGUN + 60_000,
-        Event::Path {
+        PlannerEvent::Path {
             path: PathId(1),
             works: false,
         },
@@ -162,51 +171,51 @@ fn failed_path_changes_spare_bandwidth_is_returned() {
     let mut changed = None;
     for second in 60..90 {
         let now = BEGUN + second * 1000;
-        for action in planner.on(
+        for action in planner.handle_event(
             now,
             look(2 * HOUR_BYTES - HOUR_BYTES / 60, rates(100.0 * MBIT)),
         ) {
             changed = changed.or(Some((second, action)));
         }
     }
-    let Some((second, Action::Change(ask))) = changed else {
+    let Some((second, PlannerAction::Change(ask))) = changed else {
         panic!("{changed:?}")
     };
     assert!((65..75).contains(&second), "{second}");
     let now = BEGUN + 90_000;
-    planner.on(now, Event::Held(granted(now, ask)));
-    planner.on(now, Event::Committed);
+    planner.handle_event(now, PlannerEvent::Held(granted(now, ask)));
+    planner.handle_event(now, PlannerEvent::Committed);
     // The forecast turns out far better: all is returned, once that has lasted.
     let mut returned = None;
     for second in 90..200 {
         let now = BEGUN + second * 1000;
-        for action in planner.on(now, look(HOUR_BYTES, rates(1000.0 * MBIT))) {
+        for action in planner.handle_event(now, look(HOUR_BYTES, rates(1000.0 * MBIT))) {
             returned = returned.or(Some((second, action)));
         }
     }
-    assert_eq!(returned, Some((120, Action::Release)));
+    assert_eq!(returned, Some((120, PlannerAction::Release)));
 }
 
 #[test]
 fn lost_reservation_is_requested_again() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
-    let actions = planner.on(BEGUN, two_hours());
-    let [Action::Reserve(ask)] = actions[..] else {
+    let actions = planner.handle_event(BEGUN, two_hours());
+    let [PlannerAction::Reserve(ask)] = actions[..] else {
         panic!("{actions:?}")
     };
-    planner.on(BEGUN, Event::Held(granted(BEGUN, ask)));
-    planner.on(BEGUN, Event::Committed);
-    assert_eq!(planner.on(BEGUN + 1000, Event::Lost), []);
-    assert!(planner.is_clear() && planner.account().reserved < 2.0 * HOUR_BYTES as f64 / 100.0);
+    planner.handle_event(BEGUN, PlannerEvent::Held(granted(BEGUN, ask)));
+    planner.handle_event(BEGUN, PlannerEvent::Committed);
+    assert_eq!(planner.handle_event(BEGUN + 1000, PlannerEvent::Lost), []);
+    assert!(planner.is_settled() && planner.account().reserved < 2.0 * HOUR_BYTES as f64 / 100.0);
     assert_eq!(
-        planner.on(BEGUN + 2000, two_hours()),
+        planner.handle_event(BEGUN + 2000, two_hours()),
         [],
         "not before the pause is over"
     );
     assert!(matches!(
-        planner.on(BEGUN + 5000, two_hours())[..],
-        [Action::Reserve(_)]
+        planner.handle_event(BEGUN + 5000, two_hours())[..],
+        [PlannerAction::Reserve(_)]
     ));
 }
 
@@ -217,11 +226,11 @@ fn unlikely_deadline_warns_beyond_p90_is_missed() {
         (HOUR_BYTES * 11 / 10, Some(false)),
         (HOUR_BYTES * 13 / 10, Some(true)),
     ] {
-        let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
-        let actions = planner.on(BEGUN, look(bytes, rates(100.0 * MBIT)));
+        let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), ReservationMode::Never);
+        let actions = planner.handle_event(BEGUN, look(bytes, rates(100.0 * MBIT)));
         let found = match actions[..] {
             [] => None,
-            [Action::Warn(outlook)] => Some(outlook.is_missed),
+            [PlannerAction::Warn(outlook)] => Some(outlook.is_missed),
             _ => panic!("{actions:?}"),
         };
         assert_eq!(found, said, "{bytes}");
@@ -230,16 +239,16 @@ fn unlikely_deadline_warns_beyond_p90_is_missed() {
 
 #[test]
 fn second_warning_when_the_deadline_is_missed() {
-    let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
+    let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), ReservationMode::Never);
     let mut said = Vec::new();
     // As the forecast falls, the deadline first becomes unlikely, then impossible.
     for (second, mbit) in [100.0, 60.0, 100.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0]
         .into_iter()
         .enumerate()
     {
-        let now = BEGUN + second as Moment * 5 * TICK_MS;
-        for action in planner.on(now, look(HOUR_BYTES * 11 / 10, rates(mbit * MBIT))) {
-            let Action::Warn(outlook) = action else {
+        let now = BEGUN + second as UnixMillis * 5 * TICK_MS;
+        for action in planner.handle_event(now, look(HOUR_BYTES * 11 / 10, rates(mbit * MBIT))) {
+            let PlannerAction::Warn(outlook) = action else {
                 panic!("{action:?}")
             };
             said.push((second, outlook.is_missed));
@@ -250,14 +259,14 @@ fn second_warning_when_the_deadline_is_missed() {
 
 #[test]
 fn mode_never_requests_nothing_but_reports() {
-    let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
-    let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
+    let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), ReservationMode::Never);
+    let actions = planner.handle_event(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     assert!(
-        matches!(actions[..], [Action::Warn(outlook)] if outlook.is_missed),
+        matches!(actions[..], [PlannerAction::Warn(outlook)] if outlook.is_missed),
         "{actions:?}"
     );
     assert_eq!(
-        planner.on(BEGUN + 1000, look(2 * HOUR_BYTES, rates(100.0 * MBIT))),
+        planner.handle_event(BEGUN + 1000, look(2 * HOUR_BYTES, rates(100.0 * MBIT))),
         []
     );
 }
@@ -267,45 +276,48 @@ fn forbidding_controller_is_asked_once() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
     assert!(matches!(
-        planner.on(BEGUN, two_hours())[..],
-        [Action::Reserve(_)]
+        planner.handle_event(BEGUN, two_hours())[..],
+        [PlannerAction::Reserve(_)]
     ));
     assert_eq!(
-        planner.on(BEGUN + 1, Event::Failed { is_passing: false }),
+        planner.handle_event(BEGUN + 1, PlannerEvent::Failed { is_passing: false }),
         []
     );
     let mut actions = Vec::new();
     for second in 1..1000 {
-        actions.extend(planner.on(BEGUN + second * 1000, two_hours()));
+        actions.extend(planner.handle_event(BEGUN + second * 1000, two_hours()));
     }
-    assert!(matches!(actions[..], [Action::Warn(_)]), "{actions:?}");
-    assert_eq!(planner.why(), Why::Unable);
+    assert!(
+        matches!(actions[..], [PlannerAction::Warn(_)]),
+        "{actions:?}"
+    );
+    assert_eq!(planner.reason(), PlanReason::Unable);
 }
 
 #[test]
 fn fixed_rate_is_reserved_and_extended() {
     let bps = 100.0 * MBIT;
-    let mut planner = Planner::new(BEGUN, None, Mode::Rate(bps));
-    let actions = planner.on(BEGUN, look(HOUR_BYTES, None));
-    let [Action::Reserve(ask @ Ask::Rate { until, .. })] = actions[..] else {
+    let mut planner = Planner::new(BEGUN, None, ReservationMode::Rate(bps));
+    let actions = planner.handle_event(BEGUN, look(HOUR_BYTES, None));
+    let [PlannerAction::Reserve(ask @ BandwidthRequest::Rate { until, .. })] = actions[..] else {
         panic!("{actions:?}")
     };
     assert_eq!(until, BEGUN + HOUR_MS * 105 / 100);
     assert_eq!(
-        planner.on(BEGUN, Event::Held(granted(BEGUN, ask))),
-        [Action::Commit]
+        planner.handle_event(BEGUN, PlannerEvent::Held(granted(BEGUN, ask))),
+        [PlannerAction::Commit]
     );
-    planner.on(BEGUN, Event::Committed);
+    planner.handle_event(BEGUN, PlannerEvent::Committed);
     assert_eq!(
-        planner.on(BEGUN + HOUR_MS / 2, look(HOUR_BYTES / 2, None)),
+        planner.handle_event(BEGUN + HOUR_MS / 2, look(HOUR_BYTES / 2, None)),
         []
     );
-    let late = until - EXTENDED_BEFORE_MS;
-    let actions = planner.on(late, look(1, None));
+    let late = until - EXTEND_BEFORE_MS;
+    let actions = planner.handle_event(late, look(1, None));
     assert!(
         matches!(
             actions[..],
-            [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS
+            [PlannerAction::Change(BandwidthRequest::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS
         ),
         "{actions:?}"
     );
@@ -344,22 +356,22 @@ fn is_said_once(warned: &[bool]) -> bool {
 /// Result of a run.
 #[derive(Debug, Default)]
 struct Run {
-    asked: Vec<Moment>,
+    asked: Vec<UnixMillis>,
     /// Reports; true if the deadline cannot be met.
     warned: Vec<bool>,
     /// Duration in milliseconds; `None` if the run was given up.
-    took: Option<Moment>,
+    took: Option<UnixMillis>,
 }
 
 /// Simulated controller and network. Requests are answered within the second, in order. An answer
 /// without a request fails the test.
 struct World {
     planner: Planner,
-    pending: Vec<Action>,
-    held: Option<Vec<Piece>>,
+    pending: Vec<PlannerAction>,
+    held: Option<Vec<PromisedPiece>>,
     in_force: Option<Promise>,
     /// Time since when the promise is in force.
-    since: Moment,
+    since: UnixMillis,
     works: bool,
     run: Run,
     /// Capacity of the link that best effort shares with reservations, in Mbit/s; `None` if they
@@ -368,7 +380,7 @@ struct World {
 }
 
 impl World {
-    fn new(deadline: Option<Moment>, mode: Mode) -> Self {
+    fn new(deadline: Option<UnixMillis>, mode: ReservationMode) -> Self {
         Self {
             planner: Planner::new(BEGUN, deadline, mode),
             pending: Vec::new(),
@@ -381,22 +393,22 @@ impl World {
         }
     }
 
-    fn report(&mut self, now: Moment, event: Event) {
-        let actions = self.planner.on(now, event);
+    fn report(&mut self, now: UnixMillis, event: PlannerEvent) {
+        let actions = self.planner.handle_event(now, event);
         self.pending.extend(actions);
     }
 
-    fn answer(&mut self, now: Moment, answer: u8) {
+    fn answer(&mut self, now: UnixMillis, answer: u8) {
         while let Some(action) = self.pending.pop() {
             let event = match action {
-                Action::Warn(outlook) => {
+                PlannerAction::Warn(outlook) => {
                     self.run.warned.push(outlook.is_missed);
                     continue;
                 }
-                Action::Reserve(ask) | Action::Change(ask) => {
+                PlannerAction::Reserve(ask) | PlannerAction::Change(ask) => {
                     assert!(self.held.is_none(), "one request at a time");
                     assert_eq!(
-                        matches!(action, Action::Change(_)),
+                        matches!(action, PlannerAction::Change(_)),
                         self.in_force.is_some(),
                         "what is changed is there"
                     );
@@ -405,45 +417,45 @@ impl World {
                         0..10 => {
                             let pieces = granted(now, ask);
                             self.held = Some(pieces.clone());
-                            Event::Held(pieces)
+                            PlannerEvent::Held(pieces)
                         }
-                        10..15 => Event::Refused(Refusal {
+                        10..15 => PlannerEvent::Refused(RefusalOffers {
                             volume: Some(u64::from(answer) * 100_000_000),
                             later: Some(now + HOUR_MS),
                         }),
-                        15..19 => Event::Failed { is_passing: true },
-                        _ => Event::Failed { is_passing: false },
+                        15..19 => PlannerEvent::Failed { is_passing: true },
+                        _ => PlannerEvent::Failed { is_passing: false },
                     }
                 }
-                Action::Commit => {
+                PlannerAction::Commit => {
                     let pieces = self.held.take().expect("what is committed is held");
                     match answer % 5 {
-                        4 => Event::Failed { is_passing: true },
+                        4 => PlannerEvent::Failed { is_passing: true },
                         _ => {
                             self.in_force = Some(Promise { pieces });
                             self.since = now;
-                            Event::Committed
+                            PlannerEvent::Committed
                         }
                     }
                 }
-                Action::Abort => {
+                PlannerAction::Abort => {
                     self.held = None;
-                    Event::Returned
+                    PlannerEvent::Returned
                 }
-                Action::Release => {
+                PlannerAction::Release => {
                     assert!(
                         self.in_force.take().is_some(),
                         "what is returned is promised"
                     );
-                    Event::Returned
+                    PlannerEvent::Returned
                 }
             };
             self.report(now, event);
         }
     }
 
-    fn carries(&self, now: Moment) -> f64 {
-        let has_joined = self.works && now >= self.since + JOINED_AFTER_MS;
+    fn carries(&self, now: UnixMillis) -> f64 {
+        let has_joined = self.works && now >= self.since + JOIN_DELAY_MS;
         let pieces = self
             .in_force
             .iter()
@@ -458,7 +470,7 @@ impl World {
 
     /// Returns the best-effort rate, in bit/s, if it would be `alone` Mbit/s without a reservation.
     /// Other traffic leaves the same share of what is not reserved.
-    fn best_effort(&self, now: Moment, alone: f64) -> f64 {
+    fn best_effort(&self, now: UnixMillis, alone: f64) -> f64 {
         let part = self
             .shared
             .map_or(1.0, |shared| 1.0 - self.carries(now) / (shared * MBIT));
@@ -467,8 +479,8 @@ impl World {
 }
 
 fn run(
-    deadline: Option<Moment>,
-    mode: Mode,
+    deadline: Option<UnixMillis>,
+    mode: ReservationMode,
     total: u64,
     forecast: Option<Rates>,
     seconds: &[Second],
@@ -494,11 +506,11 @@ fn run_in(
         if carries != beside {
             (beside, over) = (carries, Duration::ZERO);
         }
-        let measured = (!over.is_zero()).then_some(Measured {
+        let measured = (!over.is_zero()).then_some(RateMeasurement {
             bps: world.best_effort(now, second.best_effort),
             over,
         });
-        let event = Event::Look(Look {
+        let event = PlannerEvent::Look(ProgressSample {
             left: left as u64,
             is_all,
             forecast,
@@ -507,11 +519,11 @@ fn run_in(
         world.report(now, event);
         world.answer(now, second.answer);
         if second.path == 2 && world.in_force.take().is_some() {
-            world.report(now, Event::Lost);
+            world.report(now, PlannerEvent::Lost);
         }
         if second.path < 2 && world.in_force.is_some() {
             world.works = second.path == 1;
-            let event = Event::Path {
+            let event = PlannerEvent::Path {
                 path: PathId(1),
                 works: world.works,
             };
@@ -526,10 +538,10 @@ fn run_in(
             break;
         }
     }
-    world.report(now, Event::Over);
+    world.report(now, PlannerEvent::Over);
     world.answer(now, 0);
     assert!(
-        world.planner.is_clear(),
+        world.planner.is_settled(),
         "nothing is left: {:?}",
         world.planner
     );
@@ -551,7 +563,7 @@ proptest! {
         let deadline = BEGUN + minutes * 60_000;
         let (world, run) = run(
             Some(deadline),
-            Mode::Auto,
+            ReservationMode::Auto,
             total,
             forecast.and_then(|mbit| rates(mbit * MBIT)),
             &seconds
@@ -577,7 +589,7 @@ proptest! {
         let total = (rate * MBIT / BITS * (minutes * 60) as f64 * part) as u64;
         let steady = Second { best_effort: rate, answer: 0, path: 5, found: 0 };
         let seconds = vec![steady; (minutes * 60) as usize];
-        let (_, run) = run(Some(deadline), Mode::Auto, total, rates(rate * MBIT), &seconds);
+        let (_, run) = run(Some(deadline), ReservationMode::Auto, total, rates(rate * MBIT), &seconds);
         prop_assert!(run.asked.is_empty() && run.warned.is_empty());
         prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000));
     }
@@ -594,7 +606,7 @@ proptest! {
         let steady = Second { best_effort: rate, answer: 0, path: 5, found: 0 };
         let seconds = vec![steady; (long + 60) as usize];
         let forecast = if is_forecast { rates(rate * MBIT) } else { None };
-        let (world, run) = run(Some(deadline), Mode::Auto, total, forecast, &seconds);
+        let (world, run) = run(Some(deadline), ReservationMode::Auto, total, forecast, &seconds);
         prop_assert!(run.took.is_some_and(|took| took <= long * 1000), "{:?}", run);
         prop_assert!(run.asked.len() <= 3, "{:?}", run.asked);
         prop_assert!(run.warned.is_empty());
@@ -615,7 +627,7 @@ proptest! {
         let steady = Second { best_effort: alone, answer: 0, path: 5, found: 0 };
         let seconds = vec![steady; (minutes * 60 + 60) as usize];
         let forecast = if is_forecast { rates(alone * MBIT) } else { None };
-        let mut world = World::new(Some(deadline), Mode::Auto);
+        let mut world = World::new(Some(deadline), ReservationMode::Auto);
         world.shared = Some(shared);
         let (world, run) = run_in(world, total, forecast, &seconds);
         prop_assert!(run.took.is_some_and(|took| took <= minutes * 60_000), "{:?}", run);
@@ -628,7 +640,7 @@ proptest! {
         seconds in prop::collection::vec(second(), 20..200),
         total in 1..40_000_000_000_u64,
     ) {
-        let (_, run) = run(Some(BEGUN + 60_000), Mode::Never, total, None, &seconds);
+        let (_, run) = run(Some(BEGUN + 60_000), ReservationMode::Never, total, None, &seconds);
         prop_assert!(run.asked.is_empty() && is_said_once(&run.warned));
     }
 
@@ -640,23 +652,23 @@ proptest! {
         ),
         deadline in any::<u64>(), rate in any::<f64>(), is_rate in any::<bool>(),
     ) {
-        let mode = if is_rate { Mode::Rate(rate) } else { Mode::Auto };
+        let mode = if is_rate { ReservationMode::Rate(rate) } else { ReservationMode::Auto };
         let mut planner = Planner::new(BEGUN, Some(deadline), mode);
         for (now, left, bps, is_all) in looks {
-            let measured = Some(Measured { bps, over: Duration::from_secs(left % 1000) });
-            for action in planner.on(
+            let measured = Some(RateMeasurement { bps, over: Duration::from_secs(left % 1000) });
+            for action in planner.handle_event(
                 now,
-                Event::Look(Look { left, is_all, forecast: rates(bps), measured })
+                PlannerEvent::Look(ProgressSample { left, is_all, forecast: rates(bps), measured })
             ) {
-                if let Action::Reserve(_) = action {
+                if let PlannerAction::Reserve(_) = action {
                     let pieces = vec![
-                        Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }
+                        PromisedPiece { start: now, end: left, paths: vec![(PathId(1), bps)] }
                     ];
-                    planner.on(now, Event::Held(pieces));
-                    planner.on(now, Event::Committed);
+                    planner.handle_event(now, PlannerEvent::Held(pieces));
+                    planner.handle_event(now, PlannerEvent::Committed);
                 }
             }
         }
-        planner.on(0, Event::Over);
+        planner.handle_event(0, PlannerEvent::Over);
     }
 }

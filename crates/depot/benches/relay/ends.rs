@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_proto::{Hop, Open, OpenDecoder, Route, Service, SessionId, SigningKey};
+use longhaul_proto::{Hop, Open, OpenDecoder, Route, ServiceName, SessionId, SigningKey};
 
 const BUFFER: usize = 128 * 1024;
 
@@ -54,7 +54,7 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     let id = SessionId::from_bytes(rand::random());
     let mut open = Open::new(
         id,
-        Service::COPY,
+        ServiceName::COPY,
         route,
         sink.address().into(),
         Duration::from_secs(10),
@@ -62,7 +62,7 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
     open.sign(key, now.as_millis() as u64).expect("sign");
     let mut bytes = BytesMut::new();
-    open.departing().encode(&mut bytes).expect("encode");
+    open.for_first_hop().encode(&mut bytes).expect("encode");
     bytes
 }
 

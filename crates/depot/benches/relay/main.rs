@@ -152,7 +152,7 @@ fn main() -> ExitCode {
 }
 
 /// Measurements of one relay's runs.
-struct Measured {
+struct RelayMeasurements {
     name: String,
     cpu_seconds_per_gigabyte: Vec<f64>,
     gigabits_per_second: Vec<f64>,
@@ -164,13 +164,13 @@ fn measure(
     relays: &[Relay],
     destination: &ends::Sink,
     key: &SigningKey,
-) -> Vec<Measured> {
-    let new = |relay: &Relay| Measured {
+) -> Vec<RelayMeasurements> {
+    let new = |relay: &Relay| RelayMeasurements {
         name: relay.name.clone(),
         cpu_seconds_per_gigabyte: Vec::new(),
         gigabits_per_second: Vec::new(),
     };
-    let mut measured: Vec<Measured> = relays.iter().map(new).collect();
+    let mut measured: Vec<RelayMeasurements> = relays.iter().map(new).collect();
     let bytes = (options.gigabytes * 1e9) as u64;
     // One short warm-up round, so that cold caches and new pipes are not measured.
     for round in 0..=options.rounds {
@@ -192,7 +192,7 @@ fn measure(
     measured
 }
 
-fn report(flows: usize, measured: &[Measured]) -> Value {
+fn report(flows: usize, measured: &[RelayMeasurements]) -> Value {
     let runs: Vec<Value> = measured
         .iter()
         .map(|relay| {

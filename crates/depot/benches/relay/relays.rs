@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
+use longhaul_depot::{Depot, DepotConfig, ListenerConfig, Policy};
 use longhaul_proto::SigningKey;
 
 /// HAProxy's splicing options: whenever possible, or as its heuristics decide.
@@ -205,9 +205,9 @@ pub fn depot_process(arguments: &[String]) {
     let policy = Policy::parse(&rule, Path::new("bench.toml")).expect("policy");
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("address");
-    config.listen = vec![Listen::at(any)];
+    config.listen = vec![ListenerConfig::new(any)];
     config.metrics = Some(any);
-    config.limits.pipe = pipe.parse().expect("pipe size");
+    config.limits.pipe_bytes = pipe.parse().expect("pipe size");
     config.limits.sessions = 100_000;
     config.workers = threads.parse().expect("threads");
     let runtime = tokio::runtime::Builder::new_current_thread()

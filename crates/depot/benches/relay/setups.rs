@@ -13,14 +13,14 @@ use crate::idle::read_status;
 use crate::relays::Relay;
 
 /// Number of concurrent initiators.
-const AT_ONCE: usize = 8;
+const CONCURRENT_INITIATORS: usize = 8;
 
 /// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time. Returns set-ups per second, and the
 /// depot's processor time per set-up.
 pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
     // Signed beforehand, so that the initiators' work is not measured.
-    let each = sessions / AT_ONCE;
-    let opens: Vec<Vec<_>> = (0..AT_ONCE)
+    let each = sessions / CONCURRENT_INITIATORS;
+    let opens: Vec<Vec<_>> = (0..CONCURRENT_INITIATORS)
         .map(|_| {
             (0..each)
                 .map(|_| ends::open(depot.address, sink, key))
@@ -38,12 +38,12 @@ pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) ->
                 }
             });
         }
-        scope.spawn(|| (0..each * AT_ONCE).for_each(|_| drop(sink.accept())));
+        scope.spawn(|| (0..each * CONCURRENT_INITIATORS).for_each(|_| drop(sink.accept())));
     });
     let (seconds, cpu) = (start.elapsed().as_secs_f64(), depot.cpu_seconds() - cpu);
-    let count = (each * AT_ONCE) as f64;
+    let count = (each * CONCURRENT_INITIATORS) as f64;
     json!({
-        "sessions": each * AT_ONCE,
+        "sessions": each * CONCURRENT_INITIATORS,
         "per_second": count / seconds,
         "cpu_microseconds_each": cpu * 1e6 / count,
     })

@@ -6,15 +6,15 @@ use longhaul_hop::Payer;
 use longhaul_proto::text::{printable, printable_within};
 use longhaul_proto::{CircuitGrant, GrantFault, PublicKey};
 
-use super::Now;
-use crate::serve::Shared;
+use super::ClockReading;
+use crate::serve::DepotState;
 
 /// Maximum length of a withdrawal's reason in the log, in bytes.
 const MAX_REASON_BYTES: usize = 300;
 
 /// The grants in use at a depot. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct GrantsInUse(pub(crate) Arc<Shared>);
+pub struct GrantsInUse(pub(crate) Arc<DepotState>);
 
 /// A grant in use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ impl GrantsInUse {
     /// those withdrawn recently.
     #[must_use]
     pub fn list(&self) -> Vec<GrantInUse> {
-        let listed = self.0.grants.list(Now::read()).into_iter();
+        let listed = self.0.grants.list(ClockReading::read()).into_iter();
         let in_use = listed.map(|((issuer, circuit), holder)| GrantInUse {
             issuer,
             circuit,
@@ -42,8 +42,8 @@ impl GrantsInUse {
     }
 
     /// Waits until a grant is used that no controller was asked about.
-    pub async fn unasked(&self) {
-        self.0.grants.unasked.notified().await;
+    pub async fn wait_unqueried(&self) {
+        self.0.grants.unqueried.notified().await;
     }
 
     /// Applies the renewal of a grant in use: sessions continue at the rate of the renewal.
@@ -51,7 +51,7 @@ impl GrantsInUse {
     /// # Errors
     /// [`GrantFault`]: the renewal would be rejected in an OPEN too (LH-GRANT-2).
     pub fn renew(&self, in_use: &GrantInUse, renewed: &CircuitGrant) -> Result<(), GrantFault> {
-        let (now, policy) = (Now::read(), self.0.policy.policy());
+        let (now, policy) = (ClockReading::read(), self.0.policy.policy());
         let me = self.0.key.public();
         let trusts = |issuer: &PublicKey| policy.trusts(issuer);
         renewed.check(&in_use.holder, &me, now.unix_ms, trusts)?;
@@ -65,7 +65,11 @@ impl GrantsInUse {
     /// renewed.
     pub fn withdraw(&self, in_use: &GrantInUse, why: &str) {
         let key = (in_use.issuer, in_use.circuit.clone());
-        if !self.0.grants.withdraw(&key, &in_use.holder, Now::read()) {
+        if !self
+            .0
+            .grants
+            .withdraw(&key, &in_use.holder, ClockReading::read())
+        {
             return;
         }
         let payer = Payer::Key(in_use.holder);

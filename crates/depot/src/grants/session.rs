@@ -8,11 +8,11 @@ use longhaul_proto::text::printable;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{AccountKey, Grants, Standing};
-use crate::metrics::Metrics;
+use super::{AccountKey, GrantStanding, Grants};
+use crate::metrics::DepotMetrics;
 
 /// Bits per byte.
-const BITS: u64 = 8;
+const BITS_PER_BYTE: u64 = 8;
 
 /// One session under a grant, released when dropped.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct GrantSession {
     /// Payload rate to which its hops are paced, in bit/s.
     paced: u64,
     limits: RateLimits,
-    standing: watch::Receiver<Standing>,
+    standing: watch::Receiver<GrantStanding>,
     is_in_force: bool,
 }
 
@@ -35,7 +35,7 @@ impl GrantSession {
         stated: u64,
         paced: u64,
         limits: RateLimits,
-        standing: watch::Receiver<Standing>,
+        standing: watch::Receiver<GrantStanding>,
     ) -> Self {
         Self {
             grants,
@@ -61,13 +61,13 @@ impl GrantSession {
     }
 
     /// Returns the payload rate to which its hops are paced, in bytes per second.
-    pub(crate) fn paced(&self) -> u64 {
-        (self.paced / BITS).max(1)
+    pub(crate) fn pacing_rate(&self) -> u64 {
+        (self.paced / BITS_PER_BYTE).max(1)
     }
 
     /// Waits until the grant starts or stops being in force, and returns true if it is in force. It
     /// is cancel-safe.
-    pub(crate) async fn turned(&mut self) -> bool {
+    pub(crate) async fn wait_for_change(&mut self) -> bool {
         loop {
             let standing = *self.standing.borrow_and_update();
             let is_in_force = standing.end().is_some_and(|end| Instant::now() < end);
@@ -115,21 +115,21 @@ impl Drop for GrantSession {
 /// The session of a grant, counted in the metrics while the grant is in force.
 pub(crate) struct CountedGrant<'a> {
     pub(crate) session: GrantSession,
-    metrics: &'a Metrics,
+    metrics: &'a DepotMetrics,
 }
 
 impl<'a> CountedGrant<'a> {
-    pub(crate) fn new(session: GrantSession, metrics: &'a Metrics) -> Self {
+    pub(crate) fn new(session: GrantSession, metrics: &'a DepotMetrics) -> Self {
         metrics.granted_sessions.inc();
         Self { session, metrics }
     }
 
     /// Waits until the grant starts or stops being in force. Never completes without a grant.
-    pub(crate) async fn turned(grant: &mut Option<Self>) {
+    pub(crate) async fn wait_for_change(grant: &mut Option<Self>) {
         let Some(Self { session, metrics }) = grant else {
             return std::future::pending().await;
         };
-        match session.turned().await {
+        match session.wait_for_change().await {
             true => metrics.granted_sessions.inc(),
             false => metrics.granted_sessions.dec(),
         };

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use longhaul_hop::unix_ms;
-use longhaul_proto::{MAX_GRANT_LIFETIME, SIGNING_AHEAD};
+use longhaul_proto::{MAX_GRANT_LIFETIME, MAX_SIGNATURE_AHEAD};
 use tokio::time::Instant;
 
 /// Time for which a withdrawal is remembered. Any grant issued before it has ended by then, even if
 /// the controller's clock is ahead.
-const WITHDRAWAL_MEMORY: Duration = MAX_GRANT_LIFETIME.saturating_add(SIGNING_AHEAD);
+const WITHDRAWAL_MEMORY: Duration = MAX_GRANT_LIFETIME.saturating_add(MAX_SIGNATURE_AHEAD);
 
 /// One moment on both clocks: grants use the wall clock, and timers use the monotonic one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Now {
+pub(crate) struct ClockReading {
     /// Wall clock in milliseconds since 1970-01-01 UTC.
     pub(crate) unix_ms: u64,
     pub(crate) instant: Instant,
 }
 
-impl Now {
+impl ClockReading {
     /// Reads both clocks.
     pub(crate) fn read() -> Self {
         Self {
@@ -30,23 +30,23 @@ impl Now {
 
 /// State of a grant for one of its holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum GrantStanding {
     /// In force until this moment (exclusive).
     Until(Instant),
     /// Withdrawn by its controller at this moment.
     Withdrawn(Instant),
 }
 
-impl Standing {
+impl GrantStanding {
     /// Returns the state of a grant that is in force until a moment of the wall clock.
-    pub(super) fn until(end_unix_ms: u64, now: Now) -> Self {
+    pub(super) fn until(end_unix_ms: u64, now: ClockReading) -> Self {
         let left = Duration::from_millis(end_unix_ms.saturating_sub(now.unix_ms));
         // The addition cannot overflow: grants with a longer lifetime were refused.
         Self::Until(now.instant.checked_add(left).unwrap_or(now.instant))
     }
 
     /// Returns true if its sessions have the circuit's rate.
-    pub(super) fn is_in_force(self, now: Now) -> bool {
+    pub(super) fn is_in_force(self, now: ClockReading) -> bool {
         self.end().is_some_and(|end| now.instant < end)
     }
 
@@ -60,7 +60,7 @@ impl Standing {
 
     /// Returns true if grants of this holder are refused, because they may have been issued before
     /// the withdrawal.
-    pub(super) fn refuses(self, now: Now) -> bool {
+    pub(super) fn is_refused(self, now: ClockReading) -> bool {
         match self {
             Self::Until(_) => false,
             Self::Withdrawn(at) => now.instant.saturating_duration_since(at) < WITHDRAWAL_MEMORY,
@@ -68,8 +68,8 @@ impl Standing {
     }
 
     /// Returns true if the state can be forgotten.
-    pub(super) fn is_over(self, now: Now) -> bool {
-        !self.is_in_force(now) && !self.refuses(now)
+    pub(super) fn is_over(self, now: ClockReading) -> bool {
+        !self.is_in_force(now) && !self.is_refused(now)
     }
 
     /// Extends it to the end of another grant, if that ends later. Returns true if it changed.
@@ -85,7 +85,7 @@ impl Standing {
 
     /// Withdraws it. A second withdrawal does not extend the time for which the first is
     /// remembered. Returns true if it changed.
-    pub(super) fn withdraw(&mut self, now: Now) -> bool {
+    pub(super) fn withdraw(&mut self, now: ClockReading) -> bool {
         let is_new = matches!(self, Self::Until(_));
         if is_new {
             *self = Self::Withdrawn(now.instant);

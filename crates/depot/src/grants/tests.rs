@@ -9,8 +9,8 @@ const ISSUER: PublicKey = PublicKey::from_bytes([3; 32]);
 const MINUTE_MS: u64 = 60_000;
 
 /// Returns the moment this many milliseconds after the beginning.
-fn at(began: Instant, unix_ms: u64) -> Now {
-    Now {
+fn now_at(began: Instant, unix_ms: u64) -> ClockReading {
+    ClockReading {
         unix_ms,
         instant: began + Duration::from_millis(unix_ms),
     }
@@ -39,7 +39,7 @@ fn account() -> AccountKey {
 /// LH-GRANT-3.
 #[test]
 fn sessions_share_the_granted_bounds() {
-    let (grants, now) = (Arc::new(Grants::default()), at(Instant::now(), 0));
+    let (grants, now) = (Arc::new(Grants::default()), now_at(Instant::now(), 0));
     let whole = grants.take(&grant(1_000), Some(50_000_000), now).unwrap();
     let beyond = grants
         .take(&grant(1_000), Some(40_000_000), now)
@@ -51,13 +51,13 @@ fn sessions_share_the_granted_bounds() {
         beyond.detail
     );
     let rest = grants.take(&grant(1_000), Some(30_000_000), now).unwrap();
-    assert_eq!(rest.paced(), payload_rate(30_000_000) / 8);
+    assert_eq!(rest.pacing_rate(), payload_rate(30_000_000) / 8);
     let third = grants.take(&grant(1_000), None, now).unwrap_err();
     assert!(third.detail.contains("all 2 sessions"), "{}", third.detail);
     drop(whole);
     let again = grants.take(&grant(1_000), None, now).unwrap();
     assert_eq!(
-        again.paced(),
+        again.pacing_rate(),
         9_564_068,
         "of 10 MB/s, less what headers take"
     );
@@ -69,11 +69,11 @@ fn sessions_share_the_granted_bounds() {
 #[test]
 fn accounts_stay_until_their_grant_is_over() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
-    drop(grants.take(&grant(1_000), None, at(began, 0)).unwrap());
+    drop(grants.take(&grant(1_000), None, now_at(began, 0)).unwrap());
     assert_eq!(grants.accounts().len(), 1, "its bucket is as it was");
     let mut other = grant(9_000);
     other.circuit = b"13".to_vec();
-    let _session = grants.take(&other, None, at(began, 2_000)).unwrap();
+    let _session = grants.take(&other, None, now_at(began, 2_000)).unwrap();
     assert_eq!(grants.accounts().len(), 1);
 }
 
@@ -81,39 +81,49 @@ fn accounts_stay_until_their_grant_is_over() {
 #[test]
 fn grants_from_before_a_withdrawal_are_refused() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
-    let session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
-    assert!(grants.withdraw(&account(), &CLIENT, at(began, 30_000)));
+    let session = grants
+        .take(&grant(MINUTE_MS), None, now_at(began, 0))
+        .unwrap();
+    assert!(grants.withdraw(&account(), &CLIENT, now_at(began, 30_000)));
     assert!(
-        !grants.withdraw(&account(), &CLIENT, at(began, 31_000)),
+        !grants.withdraw(&account(), &CLIENT, now_at(began, 31_000)),
         "twice"
     );
     // Issued a moment before the withdrawal, and presented for the first time.
     let stored = grant(30_000 + MINUTE_MS);
     for now in [31_000, 89_999] {
-        let refused = grants.take(&stored, None, at(began, now)).unwrap_err();
+        let refused = grants.take(&stored, None, now_at(began, now)).unwrap_err();
         assert_eq!(refused.code, StatusCode::GrantRefused);
         assert!(refused.detail.contains("withdrawn"), "{}", refused.detail);
     }
     drop(session);
-    assert_eq!(grants.list(at(began, 95_000)).len(), 1, "it is remembered");
+    assert_eq!(
+        grants.list(now_at(began, 95_000)).len(),
+        1,
+        "it is remembered"
+    );
     assert!(
-        grants.list(at(began, 101_000)).is_empty(),
+        grants.list(now_at(began, 101_000)).is_empty(),
         "all of that time are over"
     );
     grants
-        .take(&grant(160_000), None, at(began, 101_000))
+        .take(&grant(160_000), None, now_at(began, 101_000))
         .unwrap();
 }
 
 #[test]
 fn a_renewal_ends_a_withdrawal() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
-    let _session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
-    grants.withdraw(&account(), &CLIENT, at(began, 1_000));
-    assert!(grants.renew(ISSUER, &grant(62_000), at(began, 2_000)));
-    grants.take(&grant(62_000), None, at(began, 2_000)).unwrap();
+    let _session = grants
+        .take(&grant(MINUTE_MS), None, now_at(began, 0))
+        .unwrap();
+    grants.withdraw(&account(), &CLIENT, now_at(began, 1_000));
+    assert!(grants.renew(ISSUER, &grant(62_000), now_at(began, 2_000)));
+    grants
+        .take(&grant(62_000), None, now_at(began, 2_000))
+        .unwrap();
     let unknown = PublicKey::from_bytes([9; 32]);
-    assert!(!grants.renew(unknown, &grant(62_000), at(began, 2_000)));
+    assert!(!grants.renew(unknown, &grant(62_000), now_at(began, 2_000)));
 }
 
 #[test]
@@ -121,33 +131,35 @@ fn a_withdrawal_affects_one_key_only() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let mut other = grant(MINUTE_MS);
     other.holder = PublicKey::from_bytes([7; 32]);
-    let _one = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
-    let two = grants.take(&other, None, at(began, 0)).unwrap();
-    grants.withdraw(&account(), &CLIENT, at(began, 1_000));
+    let _one = grants
+        .take(&grant(MINUTE_MS), None, now_at(began, 0))
+        .unwrap();
+    let two = grants.take(&other, None, now_at(began, 0)).unwrap();
+    grants.withdraw(&account(), &CLIENT, now_at(began, 1_000));
     grants
-        .take(&grant(MINUTE_MS), None, at(began, 1_000))
+        .take(&grant(MINUTE_MS), None, now_at(began, 1_000))
         .unwrap_err();
     drop(two);
-    grants.take(&other, None, at(began, 1_000)).unwrap();
+    grants.take(&other, None, now_at(began, 1_000)).unwrap();
 }
 
 #[test]
 fn the_latest_grant_bounds_all_sessions() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
-    let session = grants.take(&grant(30_000), None, at(began, 0)).unwrap();
+    let session = grants.take(&grant(30_000), None, now_at(began, 0)).unwrap();
     let mut less = grant(40_000);
     (less.rate, less.sessions) = (8_000_000, 1);
-    assert!(grants.renew(ISSUER, &less, at(began, 1_000)));
+    assert!(grants.renew(ISSUER, &less, now_at(began, 1_000)));
     // A grant that was issued before is ignored, and does not shorten the time.
     grants
-        .take(&grant(30_000), None, at(began, 1_000))
+        .take(&grant(30_000), None, now_at(began, 1_000))
         .unwrap_err();
     drop(session);
-    let state = grants.take(&grant(30_000), Some(9_000_000), at(began, 1_000));
+    let state = grants.take(&grant(30_000), Some(9_000_000), now_at(began, 1_000));
     let detail = state.unwrap_err().detail;
     assert!(detail.contains("8 Mbit/s of its rate is left"), "{detail}");
-    assert!(!grants.list(at(began, 39_999)).is_empty());
-    assert!(grants.list(at(began, 40_000)).is_empty());
+    assert!(!grants.list(now_at(began, 39_999)).is_empty());
+    assert!(grants.list(now_at(began, 40_000)).is_empty());
 }
 
 /// LH-GRANT-3: a session does not notice a renewal. It notices the end of the grant, and a renewal
@@ -155,20 +167,23 @@ fn the_latest_grant_bounds_all_sessions() {
 #[tokio::test(start_paused = true)]
 async fn a_session_has_its_rate_while_its_grant_is_in_force() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
-    let mut session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
+    let mut session = grants
+        .take(&grant(MINUTE_MS), None, now_at(began, 0))
+        .unwrap();
     for renewals in 1..=20 {
         let now = renewals * MINUTE_MS / 2;
-        let elapsed = tokio::time::timeout_at(at(began, now).instant, session.turned()).await;
+        let elapsed =
+            tokio::time::timeout_at(now_at(began, now).instant, session.wait_for_change()).await;
         elapsed.expect_err("it is in force all the time");
-        grants.renew(ISSUER, &grant(now + MINUTE_MS), at(began, now));
+        grants.renew(ISSUER, &grant(now + MINUTE_MS), now_at(began, now));
     }
     assert!(session.limits().is_some());
-    assert!(!session.turned().await, "nobody renews it");
+    assert!(!session.wait_for_change().await, "nobody renews it");
     assert_eq!(began.elapsed(), Duration::from_secs(660));
     assert!(session.limits().is_none());
-    grants.renew(ISSUER, &grant(700_000), at(began, 660_000));
-    assert!(session.turned().await, "and then somebody does");
-    grants.withdraw(&account(), &CLIENT, at(began, 660_000));
-    assert!(!session.turned().await);
+    grants.renew(ISSUER, &grant(700_000), now_at(began, 660_000));
+    assert!(session.wait_for_change().await, "and then somebody does");
+    grants.withdraw(&account(), &CLIENT, now_at(began, 660_000));
+    assert!(!session.wait_for_change().await);
     assert_eq!(began.elapsed(), Duration::from_secs(660), "at once");
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use drs::TcpInfo;
-use longhaul_hop::{Conn, Options, Resolver, check_congestion, dial, unix_ms};
+use longhaul_hop::{Conn, HopOptions, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{
-    Chain, ChainFailure, Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES,
-    ProbeMessage, Progress, PublicKey, Route, Service, SessionId, SigningKey,
+    Chain, ChainFailure, ChainProgress, Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open,
+    PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey, Route, ServiceName, SessionId, SigningKey,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use super::train::Train;
-use super::{CHUNK, LOOK_INTERVAL, Looks, PROBE_TIMEOUT};
+use super::{CHUNK_BYTES, PROBE_TIMEOUT, ProgressSampler, SAMPLE_INTERVAL};
 
 /// Congestion control of trains, if the kernel has it: one that does not slow down for losses.
 const TRAIN_CONGESTION: &str = "bbr";
@@ -64,14 +64,14 @@ pub enum ProbeFailure {
     Refused(#[from] Box<ChainFailure>),
     /// The depot does not prove the expected key.
     #[error("{0} does not show the key that is expected")]
-    OtherKey(Endpoint),
+    UnexpectedKey(Endpoint),
     /// The depot did not answer in time.
     #[error("{0} did not answer in time")]
-    Silent(Endpoint),
+    TimedOut(Endpoint),
     /// The name resolves only to addresses that may not be measured: the depot registered an
     /// address that is local to the measuring machine.
     #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
-    Local(Endpoint),
+    LocalAddress(Endpoint),
 }
 
 /// Measures the path to the depot at `to`, whose key must be `expected`, with the identity `key`
@@ -90,7 +90,7 @@ pub async fn probe(
 ) -> Result<ProbeFigures, ProbeFailure> {
     let within = within.min(PROBE_TIMEOUT);
     let measured = timeout(within, measure(to, expected, key, plan, within, may_reach)).await;
-    measured.unwrap_or_else(|_| Err(ProbeFailure::Silent(to.clone())))
+    measured.unwrap_or_else(|_| Err(ProbeFailure::TimedOut(to.clone())))
 }
 
 async fn measure(
@@ -111,7 +111,7 @@ async fn measure(
         .map_err(|error| broke(error.into()))?;
     addresses.retain(|address| may_reach(address.ip()));
     if addresses.is_empty() {
-        return Err(ProbeFailure::Local(to.clone()));
+        return Err(ProbeFailure::LocalAddress(to.clone()));
     }
     let mut figures = ProbeFigures::default();
     let began = Instant::now();
@@ -124,16 +124,16 @@ async fn measure(
         ProbePlan::RoundTrips(_) => None,
     };
     figures.counts_losses = congestion.is_none();
-    let options = Options::with_congestion(congestion);
+    let options = HopOptions::with_congestion(congestion);
     let dialled = dial(&addresses, |_| options.clone(), began + within).await;
     let mut conn = dialled.map_err(|error| broke(error.into()))?.conn;
     figures.connected = began.elapsed();
     let signed = || -> io::Result<(Open, BytesMut)> {
         let id = SessionId::random().map_err(io::Error::other)?;
-        let mut open = Open::new(id, Service::PROBE, Route::direct(), to.clone(), within);
+        let mut open = Open::new(id, ServiceName::PROBE, Route::direct(), to.clone(), within);
         open.sign(key, unix_ms()).map_err(io::Error::other)?;
         let mut bytes = BytesMut::new();
-        let leaving = open.clone().departing();
+        let leaving = open.clone().for_first_hop();
         leaving.encode(&mut bytes).map_err(io::Error::other)?;
         Ok((open, bytes))
     };
@@ -143,7 +143,7 @@ async fn measure(
     let shown = establish(&mut conn, &open, expected).await?;
     figures.established = sent.elapsed();
     if expected.is_some_and(|expected| shown != Some(expected)) {
-        return Err(ProbeFailure::OtherKey(to.clone()));
+        return Err(ProbeFailure::UnexpectedKey(to.clone()));
     }
     exchange(&mut conn, plan, &mut figures)
         .await
@@ -170,7 +170,7 @@ async fn establish(
         if read.as_ref().map_or(true, |read| *read == 0) {
             return Err(Box::new(chain.closed()).into());
         }
-        if let Progress::Established { .. } = chain.feed(&byte)? {
+        if let ChainProgress::Established { .. } = chain.feed(&byte)? {
             let status = chain.statuses().last();
             return Ok(status.and_then(|status| status.verify(&open.signature)));
         }
@@ -189,7 +189,7 @@ async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     };
     for number in 0..round_trips {
         let began = Instant::now();
-        said(conn, ProbeMessage::Echo(number.into())).await?;
+        exchange_message(conn, ProbeMessage::Echo(number.into())).await?;
         figures.round_trips.push(began.elapsed());
     }
     if let ProbePlan::Train(bytes) = plan {
@@ -217,20 +217,22 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
         Some(info.bytes_acked? + u64::from(info.sacked) * u64::from(info.send_mss))
     };
     let before = through(conn).unwrap_or(0);
-    let mut looks = Looks::default();
-    let chunk = vec![0; CHUNK];
+    let mut looks = ProgressSampler::default();
+    let chunk = vec![0; CHUNK_BYTES];
     let header = ProbeMessage::Train(bytes).encode();
     conn.write_all(&header).await?;
-    let look = |looks: &mut Looks, conn: &S| {
-        looks.look(began.elapsed(), || {
+    let look = |looks: &mut ProgressSampler, conn: &S| {
+        looks.sample(began.elapsed(), || {
             Some(through(conn)?.saturating_sub(before))
         });
     };
     let mut left = bytes;
     while left > 0 {
-        let next = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        let next = usize::try_from(left)
+            .unwrap_or(CHUNK_BYTES)
+            .min(CHUNK_BYTES);
         if let Ok(written) = timeout(
-            LOOK_INTERVAL,
+            SAMPLE_INTERVAL,
             conn.write(chunk.get(..next).unwrap_or_default()),
         )
         .await
@@ -245,7 +247,7 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     let mut answer = [0; PROBE_MESSAGE_BYTES];
     let mut answered = 0;
     while let Some(rest) = answer.get_mut(answered..).filter(|rest| !rest.is_empty()) {
-        if let Ok(read) = timeout(LOOK_INTERVAL, conn.read(rest)).await {
+        if let Ok(read) = timeout(SAMPLE_INTERVAL, conn.read(rest)).await {
             match read? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 read => answered += read,
@@ -253,27 +255,30 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
         }
         look(&mut looks, conn);
     }
-    answers(&answer, ProbeMessage::Train(bytes))?;
+    check_answer(&answer, ProbeMessage::Train(bytes))?;
     let took = began.elapsed().saturating_sub(least_round_trip);
-    Ok(Train::of(bytes, took, &looks.0))
+    Ok(Train::from_samples(bytes, took, &looks.0))
 }
 
 /// Sends a message, and receives its echo.
-async fn said<S: AsyncRead + AsyncWrite + Unpin>(
+async fn exchange_message<S: AsyncRead + AsyncWrite + Unpin>(
     conn: &mut S,
     message: ProbeMessage,
 ) -> io::Result<()> {
     conn.write_all(&message.encode()).await?;
-    received(conn, message).await
+    expect_message(conn, message).await
 }
 
-async fn received<S: AsyncRead + Unpin>(conn: &mut S, expected: ProbeMessage) -> io::Result<()> {
+async fn expect_message<S: AsyncRead + Unpin>(
+    conn: &mut S,
+    expected: ProbeMessage,
+) -> io::Result<()> {
     let mut answer = [0; PROBE_MESSAGE_BYTES];
     conn.read_exact(&mut answer).await?;
-    answers(&answer, expected)
+    check_answer(&answer, expected)
 }
 
-fn answers(answer: &[u8; PROBE_MESSAGE_BYTES], expected: ProbeMessage) -> io::Result<()> {
+fn check_answer(answer: &[u8; PROBE_MESSAGE_BYTES], expected: ProbeMessage) -> io::Result<()> {
     match ProbeMessage::decode(answer) == Some(expected) {
         true => Ok(()),
         false => Err(io::Error::other("what came back is not what was sent")),

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// growing.
 const GROWING_FACTOR: f64 = 1.2;
 /// Minimum number of samples of the second half from which its rate can be derived.
-const MIN_LOOKS: usize = 4;
+const MIN_SAMPLES: usize = 4;
 
 /// Measurement of a train that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Train {
     /// Total bytes.
     pub bytes: u64,
     /// Time from its first byte to its end.
-    pub took: Duration,
+    pub duration: Duration,
     /// Rate of its second half in bit/s, or of the whole train if it was [`Self::still_growing`].
     pub rate: f64,
     /// True if the rate grew until the end, or the train was too short to tell. The path then
@@ -28,7 +28,7 @@ pub struct Train {
 
 /// Progress of a train at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Look {
+pub(super) struct TrainSample {
     /// Time since its first byte.
     pub at: Duration,
     /// Amount delivered so far, in any unit.
@@ -38,18 +38,18 @@ pub(super) struct Look {
 impl Train {
     /// Returns the measurement of a train of `bytes` that `took` this long, from samples taken
     /// meanwhile. Returns `None` if there were no bytes or no time passed.
-    pub(super) fn of(bytes: u64, took: Duration, looks: &[Look]) -> Option<Self> {
+    pub(super) fn from_samples(bytes: u64, took: Duration, looks: &[TrainSample]) -> Option<Self> {
         let seconds = took.as_secs_f64();
         if bytes == 0 || seconds <= 0.0 {
             return None;
         }
         let whole = Self {
             bytes,
-            took,
+            duration: took,
             rate: bytes as f64 * 8.0 / seconds,
             still_growing: true,
         };
-        Some(Self::steady(bytes, looks).map_or(whole, |rate| Self {
+        Some(Self::steady_rate(bytes, looks).map_or(whole, |rate| Self {
             rate,
             still_growing: false,
             ..whole
@@ -57,7 +57,7 @@ impl Train {
     }
 
     /// Returns the rate of the second half, if it was no longer growing.
-    fn steady(bytes: u64, looks: &[Look]) -> Option<f64> {
+    fn steady_rate(bytes: u64, looks: &[TrainSample]) -> Option<f64> {
         let all = looks
             .iter()
             .map(|look| look.through)
@@ -68,7 +68,7 @@ impl Train {
             looks.iter().position(|look| look.through >= through)
         };
         let (half, three_quarters, end) = (reached(0.5)?, reached(0.75)?, reached(1.0)?);
-        if end < half + MIN_LOOKS {
+        if end < half + MIN_SAMPLES {
             return None;
         }
         let rate = |from: usize, to: usize| {
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
 
     /// Returns samples every 10 ms, with the amounts delivered.
-    fn looks(through: impl IntoIterator<Item = u64>) -> Vec<Look> {
+    fn looks(through: impl IntoIterator<Item = u64>) -> Vec<TrainSample> {
         let times = (1..).map(|number| Duration::from_millis(10 * number));
         times
             .zip(through)
-            .map(|(at, through)| Look { at, through })
+            .map(|(at, through)| TrainSample { at, through })
             .collect()
     }
 
@@ -105,7 +105,8 @@ mod tests {
                 .into_iter()
                 .chain((2..=16).map(|part| part * 125)),
         );
-        let train = Train::of(2_000_000, Duration::from_millis(200), &seen).expect("a train");
+        let train =
+            Train::from_samples(2_000_000, Duration::from_millis(200), &seen).expect("a train");
         assert!((train.rate - 100e6).abs() < 1e6, "{train:?}");
         assert!(!train.still_growing);
     }
@@ -113,17 +114,19 @@ mod tests {
     #[test]
     fn a_train_growing_until_its_end_is_a_lower_bound() {
         let seen = looks((0..10).map(|step| 10 << step));
-        let train = Train::of(1_000_000, Duration::from_millis(100), &seen).expect("a train");
+        let train =
+            Train::from_samples(1_000_000, Duration::from_millis(100), &seen).expect("a train");
         assert!(train.still_growing);
         assert!((train.rate - 80e6).abs() < 1.0, "{train:?}");
     }
 
     #[test]
     fn a_train_without_samples_or_time_gives_no_exact_rate() {
-        let train = Train::of(1_000_000, Duration::from_millis(100), &[]).expect("a train");
+        let train =
+            Train::from_samples(1_000_000, Duration::from_millis(100), &[]).expect("a train");
         assert!(train.still_growing);
-        assert_eq!(Train::of(0, Duration::from_millis(1), &[]), None);
-        assert_eq!(Train::of(1, Duration::ZERO, &[]), None);
+        assert_eq!(Train::from_samples(0, Duration::from_millis(1), &[]), None);
+        assert_eq!(Train::from_samples(1, Duration::ZERO, &[]), None);
     }
 
     proptest! {
@@ -132,7 +135,7 @@ mod tests {
             bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50),
         ) {
             let took = Duration::from_micros(took.into());
-            if let Some(train) = Train::of(bytes, took, &looks(seen)) {
+            if let Some(train) = Train::from_samples(bytes, took, &looks(seen)) {
                 prop_assert!(train.rate > 0.0 && train.rate.is_finite());
             }
         }

@@ -28,7 +28,7 @@ const RATE_SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Low-water mark of one direction's reading socket.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct ReadBatching {
     /// Start of the current rate measurement: the time, and the bytes moved before.
     since: Option<(Instant, u64)>,
     /// Current setting; 0 and 1 mean no mark.
@@ -36,10 +36,10 @@ pub(super) struct Batch {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Batch {
+impl ReadBatching {
     /// Called when nothing is left to read, with the bytes moved so far. May set a mark on the
     /// socket.
-    pub(super) fn nothing_to_read(&mut self, cx: &mut Context<'_>, from: &impl AsFd, moved: u64) {
+    pub(super) fn on_empty(&mut self, cx: &mut Context<'_>, from: &impl AsFd, moved: u64) {
         let (since, before) = *self.since.get_or_insert_with(|| (Instant::now(), moved));
         if moved.saturating_sub(before) >= RATE_SAMPLE_BYTES {
             let now = Instant::now();
@@ -52,7 +52,7 @@ impl Batch {
             };
             // Each change is a system call: small ones are not worth it.
             if wanted > self.mark.saturating_mul(2) || wanted < self.mark / 2 {
-                self.set(from, wanted);
+                self.set_mark(from, wanted);
             }
         }
         if self.mark > 1 {
@@ -60,33 +60,33 @@ impl Batch {
                 .deadline
                 .insert(Box::pin(tokio::time::sleep(MAX_MARK_WAIT)));
             if deadline.as_mut().poll(cx).is_ready() {
-                self.give_up(from);
+                self.remove_mark(from);
             }
         }
     }
 
     /// Called on every wake-up: removes the mark when its time is over.
-    pub(super) fn check(&mut self, cx: &mut Context<'_>, from: &impl AsFd) {
+    pub(super) fn check_deadline(&mut self, cx: &mut Context<'_>, from: &impl AsFd) {
         if let Some(deadline) = &mut self.deadline
             && let Poll::Ready(()) = deadline.as_mut().poll(cx)
         {
-            self.give_up(from);
+            self.remove_mark(from);
         }
     }
 
     /// Called after a read: stops the timer.
-    pub(super) fn read(&mut self) {
+    pub(super) fn on_read(&mut self) {
         self.deadline = None;
     }
 
-    fn give_up(&mut self, from: &impl AsFd) {
+    fn remove_mark(&mut self, from: &impl AsFd) {
         self.deadline = None;
         self.since = None;
         // Once the mark is removed, the kernel reports the data that has arrived meanwhile.
-        self.set(from, 1);
+        self.set_mark(from, 1);
     }
 
-    fn set(&mut self, from: &impl AsFd, mark: u32) {
+    fn set_mark(&mut self, from: &impl AsFd, mark: u32) {
         // A socket that refuses is about to fail. Without a mark, the relay works as before.
         self.mark = if drs::set_receive_low_water_mark(from, mark).is_ok() {
             mark

@@ -7,39 +7,39 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use longhaul_hop::{Conn, Grant, RateLimit};
+use longhaul_hop::{Conn, DrawOutcome, RateLimit};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
 use tokio::time::Sleep;
 
-use super::batch::Batch;
+use super::batch::ReadBatching;
 use super::pipe::{Pipe, PipePool};
 
 /// Maximum bytes that one direction moves before it yields to other sessions of the same thread.
 const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 /// Size of a read when bytes must be copied, in bytes.
-const COPY_BUFFER: usize = 16 * 1024;
+const COPY_BUFFER_BYTES: usize = 16 * 1024;
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
 /// One direction of a session. It writes what it has read before it reads again, so it holds at
 /// most one pipe's worth.
-pub(super) struct Direction {
+pub(super) struct RelayDirection {
     /// Bytes accepted by the kernel for the receiving side.
     pub(super) moved: u64,
-    held: Held,
-    state: State,
+    held: RelayBuffer,
+    state: DirectionState,
     limit: Arc<RateLimit>,
     /// Timer until the next read, while the rate is used up.
     pause: Option<Pin<Box<Sleep>>>,
-    batch: Batch,
+    batch: ReadBatching,
     /// True if bytes must be copied, because splice(2) is unavailable or was refused on these
     /// sockets.
     copies: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DirectionState {
     Open,
     /// The end of stream has been read; buffered bytes must still be written.
     Ending,
@@ -48,7 +48,7 @@ enum State {
 }
 
 /// Bytes read and not yet written.
-enum Held {
+enum RelayBuffer {
     Nothing,
     Pipe(Pipe),
     Copy {
@@ -59,43 +59,47 @@ enum Held {
 }
 
 /// Result of an attempt to move bytes.
-pub(super) enum Advance {
+pub(super) enum RelayProgress {
     /// Progress needs a wake-up.
     Waiting,
     /// This direction has ended and its FIN is sent.
     Ended,
-    Failed(Stop),
+    Failed(SocketFailure),
 }
 
 /// Failure of one of the two sockets.
-pub(super) enum Stop {
+pub(super) enum SocketFailure {
     Reading(io::Error),
     Writing(io::Error),
 }
 
-impl Direction {
+impl RelayDirection {
     pub(super) fn new(limit: Arc<RateLimit>, ended: bool, splices: bool) -> Self {
-        let state = if ended { State::Ending } else { State::Open };
+        let state = if ended {
+            DirectionState::Ending
+        } else {
+            DirectionState::Open
+        };
         Self {
             moved: 0,
-            held: Held::Nothing,
+            held: RelayBuffer::Nothing,
             state,
             limit,
             pause: None,
-            batch: Batch::default(),
+            batch: ReadBatching::default(),
             copies: !splices,
         }
     }
 
     /// Switches to another rate limit, also while waiting for the current one.
-    pub(super) fn limit(&mut self, limit: Arc<RateLimit>) {
+    pub(super) fn set_limit(&mut self, limit: Arc<RateLimit>) {
         self.limit = limit;
         self.pause = None;
     }
 
     /// Returns true if the FIN of this direction has been sent.
     pub(super) fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == DirectionState::Ended
     }
 
     /// Moves bytes until one of the sockets, the rate limit or the turn limit stops it.
@@ -105,61 +109,65 @@ impl Direction {
         from: &mut Conn,
         to: &Conn,
         pipes: &Arc<PipePool>,
-    ) -> Advance {
+    ) -> RelayProgress {
         let mut turn = MAX_BYTES_PER_TURN;
-        self.batch.check(cx, from);
+        self.batch.check_deadline(cx, from);
         loop {
             match self.drain(cx, to) {
                 Poll::Pending => {
                     // Nothing is read until this is written, so further arrivals need not wake the
                     // task.
-                    if self.state == State::Open
-                        && let Err(error) = from.mute(cx)
+                    if self.state == DirectionState::Open
+                        && let Err(error) = from.pause_reading(cx)
                     {
-                        return Advance::Failed(Stop::Reading(error));
+                        return RelayProgress::Failed(SocketFailure::Reading(error));
                     }
-                    return Advance::Waiting;
+                    return RelayProgress::Waiting;
                 }
-                Poll::Ready(Err(error)) => return Advance::Failed(Stop::Writing(error)),
+                Poll::Ready(Err(error)) => {
+                    return RelayProgress::Failed(SocketFailure::Writing(error));
+                }
                 Poll::Ready(Ok(())) => {}
             }
             match self.state {
-                State::Ended => return Advance::Ended,
-                State::Ending => {
-                    self.held = Held::Nothing;
+                DirectionState::Ended => return RelayProgress::Ended,
+                DirectionState::Ending => {
+                    self.held = RelayBuffer::Nothing;
                     if let Err(error) = to.shutdown_write() {
-                        return Advance::Failed(Stop::Writing(error));
+                        return RelayProgress::Failed(SocketFailure::Writing(error));
                     }
-                    self.state = State::Ended;
-                    return Advance::Ended;
+                    self.state = DirectionState::Ended;
+                    return RelayProgress::Ended;
                 }
-                State::Open => {}
+                DirectionState::Open => {}
             }
             if turn == 0 {
                 cx.waker().wake_by_ref();
-                return Advance::Waiting;
+                return RelayProgress::Waiting;
             }
             match self.fill(cx, from, pipes) {
                 Poll::Pending => {
                     // The pipe is empty and no bytes are available, so another session may use it.
-                    self.held = Held::Nothing;
+                    self.held = RelayBuffer::Nothing;
                     if self.pause.is_none() {
-                        self.batch.nothing_to_read(cx, from, self.moved);
+                        self.batch.on_empty(cx, from, self.moved);
                     }
                     let attention = if self.pause.is_some() {
-                        from.mute(cx)
+                        from.pause_reading(cx)
                     } else {
-                        from.listen(cx)
+                        from.resume_reading(cx)
                     };
                     if let Err(error) = attention {
-                        return Advance::Failed(Stop::Reading(error));
+                        return RelayProgress::Failed(SocketFailure::Reading(error));
                     }
-                    return Advance::Waiting;
+                    return RelayProgress::Waiting;
                 }
-                Poll::Ready(Err(error)) => return Advance::Failed(Stop::Reading(error)),
-                Poll::Ready(Ok(0)) => self.state = State::Ending,
+                Poll::Ready(Err(error)) => {
+                    return RelayProgress::Failed(SocketFailure::Reading(error));
+                }
+                Poll::Ready(Ok(0)) => self.state = DirectionState::Ending,
                 Poll::Ready(Ok(n)) => {
-                    self.batch.read();
+                    self.batch.on_read();
                     turn = turn.saturating_sub(n);
                 }
             }
@@ -170,8 +178,8 @@ impl Direction {
     fn drain(&mut self, cx: &mut Context<'_>, to: &Conn) -> Poll<io::Result<()>> {
         loop {
             let written = match &mut self.held {
-                Held::Nothing => return Poll::Ready(Ok(())),
-                Held::Pipe(pipe) => {
+                RelayBuffer::Nothing => return Poll::Ready(Ok(())),
+                RelayBuffer::Pipe(pipe) => {
                     let Some((read_end, _)) = pipe.ends().filter(|_| pipe.held > 0) else {
                         return Poll::Ready(Ok(()));
                     };
@@ -181,8 +189,8 @@ impl Direction {
                     )
                     .inspect(|n| pipe.held -= n)
                 }
-                Held::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
-                Held::Copy { buffer, start, end } => {
+                RelayBuffer::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
+                RelayBuffer::Copy { buffer, start, end } => {
                     let bytes = buffer.get(*start..*end).unwrap_or_default();
                     ready!(to.poll_write_with(cx, |fd| {
                         rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)
@@ -214,25 +222,25 @@ impl Direction {
             }
             // Checked before a pipe is taken, which might not be needed.
             ready!(from.poll_readable(cx))?;
-            if !self.copies && !matches!(self.held, Held::Pipe(_)) {
+            if !self.copies && !matches!(self.held, RelayBuffer::Pipe(_)) {
                 // If no pipe is available, this read is copied and the next tries again.
                 if let Some(pipe) = pipes.take() {
-                    self.held = Held::Pipe(pipe);
+                    self.held = RelayBuffer::Pipe(pipe);
                 }
             }
             let room = match &self.held {
-                Held::Pipe(pipe) => pipe.capacity(),
-                _ => COPY_BUFFER,
+                RelayBuffer::Pipe(pipe) => pipe.capacity(),
+                _ => COPY_BUFFER_BYTES,
             };
             let granted = match self.limit.draw(room) {
-                Grant::Bytes(n) => n,
-                Grant::Wait(wait) => {
+                DrawOutcome::Bytes(n) => n,
+                DrawOutcome::Wait(wait) => {
                     self.pause = Some(Box::pin(tokio::time::sleep(wait)));
                     continue;
                 }
             };
             let read = match &mut self.held {
-                Held::Pipe(pipe) => {
+                RelayBuffer::Pipe(pipe) => {
                     let Some((_, write_end)) = pipe.ends() else {
                         return Poll::Ready(Ok(0));
                     };
@@ -251,7 +259,7 @@ impl Direction {
                 Poll::Ready(Err(error)) if !self.copies && is_unsupported(&error) => {
                     tracing::debug!(%error, "splice refused; copying instead");
                     self.copies = true;
-                    self.held = Held::Nothing;
+                    self.held = RelayBuffer::Nothing;
                 }
                 other => return other,
             }
@@ -264,16 +272,16 @@ impl Direction {
         from: &Conn,
         granted: usize,
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = match std::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Copy { buffer, .. } => buffer,
-            _ => vec![0; COPY_BUFFER].into_boxed_slice(),
+        let mut buffer = match std::mem::replace(&mut self.held, RelayBuffer::Nothing) {
+            RelayBuffer::Copy { buffer, .. } => buffer,
+            _ => vec![0; COPY_BUFFER_BYTES].into_boxed_slice(),
         };
         let read = from.poll_read_with(cx, |fd| {
             let room = buffer.get_mut(..granted).unwrap_or_default();
             rustix::net::recv(fd, room, RecvFlags::empty()).map(|(n, _)| n)
         });
         if let Poll::Ready(Ok(end)) = read {
-            self.held = Held::Copy {
+            self.held = RelayBuffer::Copy {
                 buffer,
                 start: 0,
                 end,

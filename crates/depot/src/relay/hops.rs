@@ -4,46 +4,46 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use drs::{Estimator, Limit, Sampler, Side, Tally};
+use drs::{Estimator, Limit, LimitTally, Sampler, Side};
 use tokio::time::Instant;
 
-use crate::observe::{HopEnd, HopReport, HopSeen};
+use crate::observe::{HopEnd, HopObservation, HopReport};
 
 /// Interval between samples: rare enough that a busy relay shows no measurable cost, frequent
 /// enough for a verdict per second.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum bytes moved before a session has a bulk direction and is observed. Smaller sessions cost
 /// no memory for it.
-const BULK: u64 = 256 * 1024;
+const MIN_BULK_BYTES: u64 = 256 * 1024;
 
 /// Watches both hops of one session.
 #[derive(Debug)]
-pub(crate) struct Hops {
+pub(crate) struct HopWatches {
     begun: Instant,
     next: Instant,
     forward: bool,
-    sending: Hop,
-    receiving: Hop,
+    sending: HopWatch,
+    receiving: HopWatch,
 }
 
 #[derive(Debug)]
-struct Hop {
+struct HopWatch {
     sampler: Sampler,
     estimator: Estimator,
     sends: bool,
     first: Option<(Duration, u64)>,
-    latest: HopSeen,
+    latest: HopObservation,
 }
 
 /// Observations of both hops of a session.
 #[derive(Debug, Clone)]
-pub(crate) struct HopsSeen {
+pub(crate) struct HopObservations {
     forward: bool,
-    sending: HopSeen,
-    receiving: HopSeen,
+    sending: HopObservation,
+    receiving: HopObservation,
 }
 
-impl HopsSeen {
+impl HopObservations {
     /// Returns a report of each hop, in the direction that carried most of the bytes.
     pub(crate) fn reports(self, initiator: HopEnd, acceptor: HopEnd) -> [HopReport; 2] {
         let (source, sink) = match self.forward {
@@ -54,13 +54,13 @@ impl HopsSeen {
             HopReport {
                 from: source,
                 to: HopEnd::Here,
-                seen: self.receiving,
+                observation: self.receiving,
                 train: None,
             },
             HopReport {
                 from: HopEnd::Here,
                 to: sink,
-                seen: self.sending,
+                observation: self.sending,
                 train: None,
             },
         ]
@@ -71,24 +71,24 @@ impl HopsSeen {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HopTallies {
     /// The hop towards the initiator.
-    pub(crate) upstream: Tally,
+    pub(crate) upstream: LimitTally,
     /// The hop towards the acceptor.
-    pub(crate) downstream: Tally,
+    pub(crate) downstream: LimitTally,
 }
 
-impl Hops {
+impl HopWatches {
     /// Begins to observe once a session has a bulk direction.
-    pub(super) fn of(forward: u64, backward: u64) -> Option<Box<Self>> {
-        if forward.max(backward) < BULK {
+    pub(super) fn for_bulk(forward: u64, backward: u64) -> Option<Box<Self>> {
+        if forward.max(backward) < MIN_BULK_BYTES {
             return None;
         }
         let now = Instant::now();
-        let hop = |side| Hop {
+        let hop = |side| HopWatch {
             sampler: Sampler::new(),
             estimator: Estimator::new(side),
             sends: matches!(side, Side::Sending),
             first: None,
-            latest: HopSeen::default(),
+            latest: HopObservation::default(),
         };
         Some(Box::new(Self {
             begun: now,
@@ -100,24 +100,24 @@ impl Hops {
     }
 
     /// Samples both hops, if that is due.
-    pub(super) fn look(&mut self, upstream: &impl AsFd, downstream: &impl AsFd) {
+    pub(super) fn sample(&mut self, upstream: &impl AsFd, downstream: &impl AsFd) {
         let now = Instant::now();
         if now < self.next {
             return;
         }
-        self.next = now + LOOK_EVERY;
+        self.next = now + SAMPLE_INTERVAL;
         let at = now - self.begun;
         if self.forward {
-            self.receiving.look(upstream, at);
-            self.sending.look(downstream, at);
+            self.receiving.sample(upstream, at);
+            self.sending.sample(downstream, at);
         } else {
-            self.receiving.look(downstream, at);
-            self.sending.look(upstream, at);
+            self.receiving.sample(downstream, at);
+            self.sending.sample(upstream, at);
         }
     }
 
-    pub(super) fn seen(&self) -> HopsSeen {
-        HopsSeen {
+    pub(super) fn observations(&self) -> HopObservations {
+        HopObservations {
             forward: self.forward,
             sending: self.sending.latest.clone(),
             receiving: self.receiving.latest.clone(),
@@ -140,8 +140,8 @@ impl Hops {
     }
 }
 
-impl Hop {
-    fn look(&mut self, socket: &impl AsFd, at: Duration) {
+impl HopWatch {
+    fn sample(&mut self, socket: &impl AsFd, at: Duration) {
         // A socket that cannot be sampled is about to fail, which is reported elsewhere.
         let Ok(sample) = self.sampler.sample(socket, at) else {
             return;
@@ -178,7 +178,9 @@ impl Hop {
 
 impl HopTallies {
     /// Returns the dominant limit at a hop, as a word.
-    pub(crate) fn chief(tally: &Tally) -> Option<&'static str> {
-        tally.chief().map(|(limit, _)| Limit::word(limit))
+    pub(crate) fn dominant_limit(tally: &LimitTally) -> Option<&'static str> {
+        tally
+            .dominant_limit()
+            .map(|(limit, _)| Limit::as_str(limit))
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// Capacity of a pipe that cannot be enlarged, in bytes: 16 pages.
-const DEFAULT_PIPE: usize = 64 * 1024;
+const DEFAULT_PIPE_BYTES: usize = 64 * 1024;
 
 /// Bounds of a [`PipePool`].
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl PipePool {
         let spare = self.spare.lock().pop();
         let raw = match spare {
             Some(raw) => raw,
-            None => self.make()?,
+            None => self.create()?,
         };
         Some(Pipe {
             raw: Some(raw),
@@ -78,11 +78,11 @@ impl PipePool {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    fn make(&self) -> Option<RawPipe> {
+    fn create(&self) -> Option<RawPipe> {
         // Reserved before the pipe is created, so that two threads cannot exceed the bound
         // together.
-        let claim = self.bounds.size.max(DEFAULT_PIPE);
-        self.claim(claim)?;
+        let claim = self.bounds.size.max(DEFAULT_PIPE_BYTES);
+        self.reserve(claim)?;
         let made = Self::open(self.bounds.size);
         match made {
             Ok(raw) => {
@@ -98,7 +98,7 @@ impl PipePool {
         }
     }
 
-    fn claim(&self, bytes: usize) -> Option<()> {
+    fn reserve(&self, bytes: usize) -> Option<()> {
         self.allocated
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
                 now.checked_add(bytes)
@@ -123,7 +123,7 @@ impl PipePool {
         })
     }
 
-    fn give_back(&self, raw: RawPipe) {
+    fn release(&self, raw: RawPipe) {
         let mut spare = self.spare.lock();
         if spare.len() < self.bounds.spare {
             spare.push(raw);
@@ -155,7 +155,7 @@ impl Drop for Pipe {
         if let Some(raw) = self.raw.take() {
             // A pipe that still holds one session's bytes must never carry another's.
             if self.held == 0 {
-                self.pool.give_back(raw)
+                self.pool.release(raw)
             } else {
                 self.pool.discard(raw)
             }
@@ -169,7 +169,7 @@ mod tests {
 
     fn pool(total: usize, spare: usize) -> Arc<PipePool> {
         PipePool::new(PipeBounds {
-            size: DEFAULT_PIPE,
+            size: DEFAULT_PIPE_BYTES,
             total,
             spare,
         })
@@ -177,20 +177,24 @@ mod tests {
 
     #[test]
     fn the_bound_holds_and_returned_pipes_are_used_again() {
-        let pool = pool(2 * DEFAULT_PIPE, 8);
+        let pool = pool(2 * DEFAULT_PIPE_BYTES, 8);
         let first = pool.take().expect("first");
         let second = pool.take().expect("second");
         assert!(pool.take().is_none(), "a third pipe would pass the bound");
-        assert_eq!(pool.allocated(), 2 * DEFAULT_PIPE);
+        assert_eq!(pool.allocated(), 2 * DEFAULT_PIPE_BYTES);
         drop(first);
         assert!(pool.take().is_some());
         drop(second);
-        assert_eq!(pool.allocated(), 2 * DEFAULT_PIPE, "spare pipes count");
+        assert_eq!(
+            pool.allocated(),
+            2 * DEFAULT_PIPE_BYTES,
+            "spare pipes count"
+        );
     }
 
     #[test]
     fn a_pipe_with_bytes_left_in_it_is_closed() {
-        let pool = pool(4 * DEFAULT_PIPE, 8);
+        let pool = pool(4 * DEFAULT_PIPE_BYTES, 8);
         let mut pipe = pool.take().expect("pipe");
         pipe.held = 1;
         drop(pipe);
@@ -199,9 +203,9 @@ mod tests {
 
     #[test]
     fn spares_are_bounded() {
-        let pool = pool(4 * DEFAULT_PIPE, 1);
+        let pool = pool(4 * DEFAULT_PIPE_BYTES, 1);
         let pipes = [pool.take(), pool.take(), pool.take()];
         drop(pipes);
-        assert_eq!(pool.allocated(), DEFAULT_PIPE);
+        assert_eq!(pool.allocated(), DEFAULT_PIPE_BYTES);
     }
 }

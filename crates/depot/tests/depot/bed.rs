@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_depot::{Depot, DepotConfig, GrantsInUse, Listen, Policy};
+use longhaul_depot::{Depot, DepotConfig, GrantsInUse, ListenerConfig, Policy};
 use longhaul_proto::{
-    Endpoint, Open, OpenDecoder, PublicKey, Route, Service, SessionId, SigningKey, Status,
+    Endpoint, Open, OpenDecoder, PublicKey, Route, ServiceName, SessionId, SigningKey, Status,
     StatusCode, StatusDecoder,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A depot that runs in a task of the test's runtime.
-pub struct Running {
+pub struct RunningDepot {
     pub address: SocketAddr,
     pub metrics: Option<SocketAddr>,
     pub key: PublicKey,
@@ -26,7 +26,7 @@ pub struct Running {
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningDepot {
     /// Tells the depot to stop.
     pub fn stop(&mut self) {
         drop(self.stop.take());
@@ -58,11 +58,11 @@ pub fn loopback_policy(key: PublicKey, more: &str) -> Policy {
 }
 
 /// Starts a depot with `policy`, changed by `tweak`.
-pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Running {
+pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> RunningDepot {
     let key = new_key();
     let public = key.public();
     let mut config = DepotConfig::new(key, policy);
-    config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
+    config.listen = vec![ListenerConfig::new("127.0.0.1:0".parse().expect("address"))];
     // Run on the test's own runtime, whose clock the test may pause.
     config.workers = 0;
     tweak(&mut config);
@@ -73,7 +73,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     let task = tokio::spawn(depot.run(async {
         let _ = stopped.await;
     }));
-    Running {
+    RunningDepot {
         address,
         metrics,
         key: public,
@@ -84,7 +84,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
 }
 
 /// Starts a depot that lets `key` connect anywhere on loopback.
-pub fn depot(key: &SigningKey) -> Running {
+pub fn depot(key: &SigningKey) -> RunningDepot {
     depot_with(loopback_policy(key.public(), ""), |_| {})
 }
 
@@ -105,13 +105,13 @@ pub fn open_via(key: &SigningKey, depots: &[SocketAddr], destination: impl Into<
     let route: Route = hops.join(",").parse().expect("route");
     let mut open = Open::new(
         session_id(),
-        Service::COPY,
+        ServiceName::COPY,
         route,
         destination.into(),
         Duration::from_secs(10),
     );
     open.sign(key, now_ms()).expect("sign");
-    open.departing()
+    open.for_first_hop()
 }
 
 pub fn encoded(open: &Open) -> BytesMut {
@@ -159,11 +159,11 @@ pub async fn acceptor() -> (TcpListener, SocketAddr) {
 }
 
 /// Accepts the next session: reads its OPEN and answers Ok.
-pub async fn take(listener: &TcpListener) -> (TcpStream, Open) {
+pub async fn accept_session(listener: &TcpListener) -> (TcpStream, Open) {
     let (mut stream, _) = listener.accept().await.expect("accept");
     let open = read_open(&mut stream).await;
     let mut answer = BytesMut::new();
-    Status::of_acceptor(StatusCode::Ok, open.position()).encode(&mut answer);
+    Status::from_acceptor(StatusCode::Ok, open.position()).encode(&mut answer);
     stream.write_all(&answer).await.expect("answer");
     (stream, open)
 }
@@ -174,7 +174,7 @@ pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream,
     let (listener, address) = acceptor().await;
     let open = open_via(key, depots, address);
     let mut initiator = initiate(depots[0], &open, b"").await;
-    let (accepted, _) = take(&listener).await;
+    let (accepted, _) = accept_session(&listener).await;
     for _ in 0..=depots.len() {
         assert_eq!(read_status(&mut initiator).await.code, StatusCode::Ok);
     }
@@ -182,7 +182,7 @@ pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream,
 }
 
 /// Turns a hang into a failure. It uses real time: only for tests that wait for sockets.
-pub async fn soon<T>(what: impl Future<Output = T>) -> T {
+pub async fn with_timeout<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), what)
         .await
         .expect("this must not take for ever")
@@ -229,19 +229,19 @@ pub async fn assert_never_dialled(listener: &TcpListener) {
 
 /// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes.
 /// While this lives, only `tokio::time::advance` moves time.
-pub struct Still(
+pub struct ClockGuard(
     #[allow(dead_code, reason = "held until dropped, never read")] std::sync::mpsc::Sender<()>,
 );
 
-pub fn stand_still() -> Still {
+pub fn stand_still() -> ClockGuard {
     let (held, released) = std::sync::mpsc::channel::<()>();
     // The clock does not jump while a blocking task runs.
     tokio::task::spawn_blocking(move || released.recv());
-    Still(held)
+    ClockGuard(held)
 }
 
 /// Waits until a metric has a value.
-pub async fn until(page: SocketAddr, name: &str, value: f64) {
+pub async fn wait_for_metric(page: SocketAddr, name: &str, value: f64) {
     while metric(page, name).await != Some(value) {
         tokio::task::yield_now().await;
     }

@@ -64,10 +64,10 @@ async fn exchange(initiator: TcpStream, acceptor: TcpStream, seed: u64) {
 async fn both_ways_through_one_to_three_depots() {
     for count in 1..=3 {
         let key = new_key();
-        let depots: Vec<Running> = (0..count).map(|_| depot(&key)).collect();
+        let depots: Vec<RunningDepot> = (0..count).map(|_| depot(&key)).collect();
         let addresses: Vec<_> = depots.iter().map(|depot| depot.address).collect();
         let (initiator, acceptor) = established(&key, &addresses).await;
-        soon(exchange(initiator, acceptor, 10 * count)).await;
+        with_timeout(exchange(initiator, acceptor, 10 * count)).await;
     }
 }
 
@@ -85,21 +85,21 @@ async fn on_threads_of_its_own() {
     let (mut cut, _held) = established(&key, &[depot.address]).await;
     depot.stop();
     for (seed, (initiator, acceptor)) in sessions.into_iter().enumerate() {
-        soon(exchange(initiator, acceptor, 100 + seed as u64)).await;
+        with_timeout(exchange(initiator, acceptor, 100 + seed as u64)).await;
     }
     // Dropping the depot resets the remaining sessions, on whatever thread they run.
     depot.abandon();
-    soon(assert_reset(&mut cut)).await;
+    with_timeout(assert_reset(&mut cut)).await;
 }
 
 #[tokio::test]
 async fn without_pipes_bytes_are_copied() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), |config| {
-        config.limits.pipes = 0
+        config.limits.total_pipe_bytes = 0
     });
     let (initiator, acceptor) = established(&key, &[depot.address]).await;
-    soon(exchange(initiator, acceptor, 77)).await;
+    with_timeout(exchange(initiator, acceptor, 77)).await;
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn under_a_rate_cap() {
         |_| {},
     );
     let (initiator, acceptor) = established(&key, &[depot.address]).await;
-    soon(exchange(initiator, acceptor, 78)).await;
+    with_timeout(exchange(initiator, acceptor, 78)).await;
 }
 
 /// LH-DEPOT-2, LH-DEPOT-6, LH-DEPOT-7, LH-ROUTE-5, LH-ROUTE-6.
@@ -124,7 +124,7 @@ async fn the_forwarded_open_differs_only_in_hop_fields() {
     open.purpose = Some("a test".to_owned());
     open.sign(&key, now_ms()).expect("sign");
     let mut initiator = initiate(first.address, &open, b"early ").await;
-    let (mut accepted, arrived) = soon(take(&listener)).await;
+    let (mut accepted, arrived) = with_timeout(accept_session(&listener)).await;
     assert_eq!(arrived.passed, [first.key, second.key]);
     assert_eq!((arrived.cursor, arrived.hop_limit), (3, open.hop_limit - 2));
     assert!(arrived.setup_budget <= open.setup_budget);
@@ -160,9 +160,9 @@ async fn early_data_beyond_the_buffer_waits_and_arrives() {
         initiator.shutdown().await.expect("FIN");
         (initiator, depot)
     });
-    let (mut accepted, _) = soon(take(&listener)).await;
+    let (mut accepted, _) = with_timeout(accept_session(&listener)).await;
     let mut arrived = Vec::new();
-    soon(accepted.read_to_end(&mut arrived))
+    with_timeout(accepted.read_to_end(&mut arrived))
         .await
         .expect("a clean end");
     assert!(arrived == early);
@@ -183,9 +183,9 @@ async fn an_end_with_the_early_data_is_relayed() {
     )
     .await;
     initiator.shutdown().await.expect("FIN");
-    let (mut accepted, _) = soon(take(&listener)).await;
+    let (mut accepted, _) = with_timeout(accept_session(&listener)).await;
     let mut arrived = Vec::new();
-    soon(accepted.read_to_end(&mut arrived))
+    with_timeout(accepted.read_to_end(&mut arrived))
         .await
         .expect("a clean end");
     assert_eq!(arrived, b"all of it");
@@ -194,7 +194,7 @@ async fn an_end_with_the_early_data_is_relayed() {
     assert_eq!(read_status(&mut initiator).await.code, StatusCode::Ok);
     assert!(read_status(&mut initiator).await.acceptor);
     let mut answer = Vec::new();
-    soon(initiator.read_to_end(&mut answer))
+    with_timeout(initiator.read_to_end(&mut answer))
         .await
         .expect("a clean end");
     assert_eq!(answer, b"the answer");
@@ -239,7 +239,7 @@ async fn back_pressure_reaches_the_sender() {
         arrived
     });
     write.shutdown().await.expect("FIN");
-    let arrived = soon(reader).await.expect("reader");
+    let arrived = with_timeout(reader).await.expect("reader");
     assert_eq!(arrived.len(), sent);
     assert!(
         arrived

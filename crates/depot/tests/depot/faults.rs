@@ -10,17 +10,17 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::bed::*;
 
 /// Asserts that the depot still carries a session from end to end.
-async fn assert_serving(depot: &Running, key: &longhaul_proto::SigningKey) {
-    let (mut initiator, mut acceptor) = soon(established(key, &[depot.address])).await;
+async fn assert_serving(depot: &RunningDepot, key: &longhaul_proto::SigningKey) {
+    let (mut initiator, mut acceptor) = with_timeout(established(key, &[depot.address])).await;
     initiator.write_all(b"still here").await.expect("write");
     initiator.shutdown().await.expect("FIN");
     let mut arrived = Vec::new();
-    soon(acceptor.read_to_end(&mut arrived))
+    with_timeout(acceptor.read_to_end(&mut arrived))
         .await
         .expect("a clean end");
     assert_eq!(arrived, b"still here");
     drop(acceptor);
-    soon(assert_end(&mut initiator)).await;
+    with_timeout(assert_end(&mut initiator)).await;
 }
 
 #[tokio::test]
@@ -39,9 +39,9 @@ async fn the_peer_leaves_before_or_within_the_open() {
             }
             stream.shutdown().await.expect("FIN");
             if cut == 0 {
-                soon(assert_end(&mut stream)).await;
+                with_timeout(assert_end(&mut stream)).await;
             } else {
-                soon(assert_reset(&mut stream)).await;
+                with_timeout(assert_reset(&mut stream)).await;
             }
         }
     }
@@ -91,10 +91,15 @@ async fn the_initiator_leaves_while_the_depot_dials() {
         bytes.extend_from_slice(&vec![7; early]);
         // A large payload need not be written whole before the reset.
         let _ = stream.try_write(&bytes);
-        soon(until(page, "longhaul_depot_sessions_setting_up", 1.0)).await;
+        with_timeout(wait_for_metric(
+            page,
+            "longhaul_depot_sessions_setting_up",
+            1.0,
+        ))
+        .await;
         reset(stream);
     }
-    soon(until(
+    with_timeout(wait_for_metric(
         page,
         "longhaul_depot_opens_refused_total{status=\"abandoned\"}",
         3.0,
@@ -119,7 +124,7 @@ async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
         open.setup_budget = Duration::from_millis(budget);
         let start = tokio::time::Instant::now();
         let mut stream = initiate(depot.address, &open, b"early").await;
-        until(page, "longhaul_depot_sessions_setting_up", 1.0).await;
+        wait_for_metric(page, "longhaul_depot_sessions_setting_up", 1.0).await;
         drop(still);
         let status = read_status(&mut stream).await;
         assert_eq!(
@@ -149,7 +154,7 @@ async fn a_next_hop_that_refuses_is_named() {
         &[1; 100_000],
     )
     .await;
-    let status = soon(read_status(&mut stream)).await;
+    let status = with_timeout(read_status(&mut stream)).await;
     assert_eq!(
         (status.code, status.hop, status.payload_forwarded),
         (StatusCode::DialRefused, 1, false)
@@ -158,7 +163,7 @@ async fn a_next_hop_that_refuses_is_named() {
         (status.reporter, status.at),
         (Some(depot.key), Some(address.into()))
     );
-    soon(assert_end(&mut stream)).await;
+    with_timeout(assert_end(&mut stream)).await;
 }
 
 /// Depot 2 cannot connect: its status comes back through depot 1, after depot 1's Ok.
@@ -170,17 +175,20 @@ async fn a_later_hops_failure_comes_back_in_order() {
     drop(listener);
     let open = open_via(&key, &[first.address, second.address], address);
     let mut stream = initiate(first.address, &open, b"early").await;
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
-    let status = soon(read_status(&mut stream)).await;
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
+    let status = with_timeout(read_status(&mut stream)).await;
     assert_eq!(
         (status.code, status.hop, status.payload_forwarded),
         (StatusCode::DialRefused, 2, false)
     );
-    soon(assert_end(&mut stream)).await;
+    with_timeout(assert_end(&mut stream)).await;
 }
 
-async fn pair(key: &longhaul_proto::SigningKey, depot: &Running) -> (TcpStream, TcpStream) {
-    soon(established(key, &[depot.address])).await
+async fn pair(key: &longhaul_proto::SigningKey, depot: &RunningDepot) -> (TcpStream, TcpStream) {
+    with_timeout(established(key, &[depot.address])).await
 }
 
 /// LH-END-3.
@@ -190,10 +198,10 @@ async fn a_death_on_either_side_resets_the_other() {
     let depot = depot(&key);
     let (initiator, mut acceptor) = pair(&key, &depot).await;
     reset(initiator);
-    soon(assert_reset(&mut acceptor)).await;
+    with_timeout(assert_reset(&mut acceptor)).await;
     let (mut initiator, acceptor) = pair(&key, &depot).await;
     reset(acceptor);
-    soon(assert_reset(&mut initiator)).await;
+    with_timeout(assert_reset(&mut initiator)).await;
     assert_serving(&depot, &key).await;
 }
 
@@ -224,7 +232,7 @@ async fn a_death_behind_blocked_writes_is_seen() {
             (acceptor, initiator)
         };
         reset(dies);
-        soon(assert_reset(&mut lives)).await;
+        with_timeout(assert_reset(&mut lives)).await;
     }
 }
 
@@ -245,7 +253,7 @@ async fn a_death_after_one_end_of_stream_resets_too() {
         ender.write_all(b"last words").await.expect("write");
         ender.shutdown().await.expect("FIN");
         let mut words = Vec::new();
-        soon(other.read_to_end(&mut words))
+        with_timeout(other.read_to_end(&mut words))
             .await
             .expect("the end comes through");
         assert_eq!(words, b"last words");
@@ -260,7 +268,7 @@ async fn a_death_after_one_end_of_stream_resets_too() {
                     tokio::task::yield_now().await;
                 }
             };
-            let error = soon(died).await;
+            let error = with_timeout(died).await;
             let kinds = [
                 std::io::ErrorKind::ConnectionReset,
                 std::io::ErrorKind::BrokenPipe,
@@ -268,7 +276,7 @@ async fn a_death_after_one_end_of_stream_resets_too() {
             assert!(kinds.contains(&error.kind()), "{error}");
         } else {
             reset(other);
-            soon(assert_reset(&mut ender)).await;
+            with_timeout(assert_reset(&mut ender)).await;
         }
     }
     assert_serving(&depot, &key).await;
@@ -287,15 +295,15 @@ async fn a_next_hop_that_hangs_up_is_a_reset_after_the_ok() {
     )
     .await;
     hang_up(&listener).await;
-    let first = soon(read_status(&mut stream)).await;
+    let first = with_timeout(read_status(&mut stream)).await;
     assert_eq!(first.code, StatusCode::Ok);
     assert!(first.payload_forwarded);
-    soon(assert_reset(&mut stream)).await;
+    with_timeout(assert_reset(&mut stream)).await;
 }
 
 async fn hang_up(listener: &TcpListener) {
-    let (stream, _) = soon(listener.accept()).await.expect("accept");
+    let (stream, _) = with_timeout(listener.accept()).await.expect("accept");
     // Waits until the OPEN has arrived: the depot has sent everything by then.
-    assert_eq!(soon(stream.peek(&mut [0])).await.expect("peek"), 1);
+    assert_eq!(with_timeout(stream.peek(&mut [0])).await.expect("peek"), 1);
     reset(stream);
 }

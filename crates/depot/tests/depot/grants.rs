@@ -47,7 +47,7 @@ async fn seconds_to_carry((initiator, acceptor): &mut (TcpStream, TcpStream), by
 }
 
 struct Bed {
-    depot: Running,
+    depot: RunningDepot,
     controller: SigningKey,
     client: SigningKey,
     listener: TcpListener,
@@ -122,23 +122,26 @@ impl Bed {
 
     async fn refused(&self, open: &Open, words: &str) {
         let mut stream = initiate(self.depot.address, open, b"early data").await;
-        let status = soon(read_status(&mut stream)).await;
+        let status = with_timeout(read_status(&mut stream)).await;
         assert_eq!(status.code, StatusCode::GrantRefused, "{}", status.detail);
         assert!(status.detail.contains(words), "{}", status.detail);
         assert!(!status.payload_forwarded);
         assert_eq!(status.verify(&open.signature), Some(self.depot.key));
-        soon(assert_end(&mut stream)).await;
+        with_timeout(assert_end(&mut stream)).await;
     }
 
     /// Returns both ends of a session that is forwarded.
     async fn passed(&self, open: &Open) -> (TcpStream, TcpStream) {
         let mut initiator = initiate(self.depot.address, open, b"").await;
-        let (acceptor, onward) = soon(take(&self.listener)).await;
+        let (acceptor, onward) = with_timeout(accept_session(&self.listener)).await;
         assert_eq!(
             onward.grant, open.grant,
             "it goes on to the next depot as it is"
         );
-        assert_eq!(soon(read_status(&mut initiator)).await.code, StatusCode::Ok);
+        assert_eq!(
+            with_timeout(read_status(&mut initiator)).await.code,
+            StatusCode::Ok
+        );
         (initiator, acceptor)
     }
 }
@@ -199,7 +202,12 @@ async fn sessions_beyond_the_grant_are_refused_until_others_end() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
     let (initiator, acceptor) = bed.passed(&bed.open(Some(60_000_000), |_| {})).await;
-    soon(until(page, "longhaul_depot_granted_sessions", 1.0)).await;
+    with_timeout(wait_for_metric(
+        page,
+        "longhaul_depot_granted_sessions",
+        1.0,
+    ))
+    .await;
     bed.refused(
         &bed.open(Some(30_000_000), |_| {}),
         "20 Mbit/s of its rate is left",
@@ -208,7 +216,12 @@ async fn sessions_beyond_the_grant_are_refused_until_others_end() {
     let second = bed.passed(&bed.open(None, |_| {})).await;
     bed.refused(&bed.open(None, |_| {}), "all 2 sessions").await;
     drop((initiator, acceptor));
-    soon(until(page, "longhaul_depot_granted_sessions", 1.0)).await;
+    with_timeout(wait_for_metric(
+        page,
+        "longhaul_depot_granted_sessions",
+        1.0,
+    ))
+    .await;
     let third = bed.passed(&bed.open(Some(80_000_000), |_| {})).await;
     drop((second, third));
 }
@@ -224,9 +237,12 @@ async fn a_depot_without_controllers_forwards_grants_unread() {
     open.grant = Some(Box::new(bed.grant()));
     open.sign(&key, now_ms()).expect("sign");
     let mut stream = initiate(depot.address, &open, b"").await;
-    let (_acceptor, onward) = soon(take(&listener)).await;
+    let (_acceptor, onward) = with_timeout(accept_session(&listener)).await;
     assert_eq!(onward.grant, open.grant);
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
 }
 
 /// LH-GRANT-3: the end of a grant resets no session, and the rate of the policy applies again.
@@ -236,11 +252,11 @@ async fn a_session_without_its_grant_has_the_rate_of_its_rule() {
     let bed = Bed::with_rule(RULE).await;
     let page = bed.depot.metrics.expect("page");
     let mut ends = bed.passed(&bed.open(None, |_| {})).await;
-    until(page, GRANTED, 1.0).await;
+    wait_for_metric(page, GRANTED, 1.0).await;
     let granted = seconds_to_carry(&mut ends, BYTES).await;
     assert!(granted < RULE_SECONDS / 2.0, "{granted}");
     tokio::time::advance(Duration::from_millis(MINUTE_MS + 1)).await;
-    until(page, GRANTED, 0.0).await;
+    wait_for_metric(page, GRANTED, 0.0).await;
     let ruled = seconds_to_carry(&mut ends, BYTES).await;
     assert!(ruled >= RULE_SECONDS, "{ruled}");
     let listed = bed.depot.grants.list();
@@ -260,14 +276,14 @@ async fn a_renewed_grant_applies_to_its_sessions() {
     for _ in 0..4 {
         tokio::time::advance(Duration::from_millis(MINUTE_MS / 2)).await;
         renew().expect("it is the controller's");
-        until(page, GRANTED, 1.0).await;
+        wait_for_metric(page, GRANTED, 1.0).await;
     }
     tokio::time::advance(Duration::from_millis(MINUTE_MS + 1)).await;
-    until(page, GRANTED, 0.0).await;
+    wait_for_metric(page, GRANTED, 0.0).await;
     let lapsed = seconds_to_carry(&mut ends, BYTES).await;
     assert!(lapsed >= RULE_SECONDS, "{lapsed}");
     renew().expect("it is the controller's");
-    until(page, GRANTED, 1.0).await;
+    wait_for_metric(page, GRANTED, 1.0).await;
     let renewed = seconds_to_carry(&mut ends, BYTES).await;
     assert!(renewed < RULE_SECONDS / 2.0, "{renewed}");
     let active = metric(page, "longhaul_depot_sessions_active").await;
@@ -281,8 +297,8 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
     let (mut initiator, mut acceptor) = bed.passed(&bed.open(None, |_| {})).await;
-    soon(until(page, GRANTED, 1.0)).await;
-    soon(bed.depot.grants.unasked()).await;
+    with_timeout(wait_for_metric(page, GRANTED, 1.0)).await;
+    with_timeout(bed.depot.grants.wait_unqueried()).await;
     let in_use = bed.depot.grants.list().remove(0);
     assert_eq!(
         (&in_use.circuit[..], in_use.holder),
@@ -291,7 +307,7 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     bed.depot
         .grants
         .withdraw(&in_use, "the reservation was cancelled");
-    soon(until(page, GRANTED, 0.0)).await;
+    with_timeout(wait_for_metric(page, GRANTED, 0.0)).await;
     bed.refused(
         &bed.open(None, |grant| grant.end_unix_ms += 5_000),
         "has withdrawn it",
@@ -299,7 +315,7 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     .await;
     // The session continues.
     initiator.write_all(b"?").await.expect("write");
-    assert_eq!(soon(acceptor.read_u8()).await.expect("read"), b'?');
+    assert_eq!(with_timeout(acceptor.read_u8()).await.expect("read"), b'?');
     // An unsigned grant, or one for other depots, does not renew it.
     let forged = bed.grant();
     bed.depot
@@ -317,6 +333,6 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
         .grants
         .renew(&in_use, &bed.signed(|_| {}))
         .expect("it is the controller's");
-    soon(until(page, GRANTED, 1.0)).await;
+    with_timeout(wait_for_metric(page, GRANTED, 1.0)).await;
     drop(bed.passed(&bed.open(None, |_| {})).await);
 }

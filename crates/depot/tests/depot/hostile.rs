@@ -84,15 +84,17 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
                 let _ = stream.read_to_end(&mut answer).await;
             });
         }
-        while let Some(done) = soon(tasks.join_next()).await {
+        while let Some(done) = with_timeout(tasks.join_next()).await {
             done.expect("a sender must not panic");
         }
     }
     assert_never_dialled(&listener).await;
-    let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
+    let (mut initiator, mut acceptor) = with_timeout(established(&key, &[depot.address])).await;
     initiator.write_all(b"alive").await.expect("write");
     let mut word = [0; 5];
-    soon(acceptor.read_exact(&mut word)).await.expect("read");
+    with_timeout(acceptor.read_exact(&mut word))
+        .await
+        .expect("read");
     assert_eq!(&word, b"alive");
 }
 
@@ -107,7 +109,7 @@ async fn a_silent_or_trickling_peer_is_disconnected() {
         let still = stand_still();
         let mut stream = TcpStream::connect(depot.address).await.expect("connect");
         stream.write_all(&open[..cut]).await.expect("write");
-        until(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
+        wait_for_metric(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
         drop(still);
         assert_eq!(
             read_status(&mut stream).await.code,
@@ -115,7 +117,7 @@ async fn a_silent_or_trickling_peer_is_disconnected() {
         );
         assert_end(&mut stream).await;
         drop(stream);
-        until(page, "longhaul_depot_connections_unauthenticated", 0.0).await;
+        wait_for_metric(page, "longhaul_depot_connections_unauthenticated", 0.0).await;
     }
 }
 
@@ -127,12 +129,12 @@ async fn a_crowd_of_unknown_peers_keeps_nobody_out() {
         config.limits.unauthenticated = 3;
         with_page(config);
     });
-    let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
+    let (mut initiator, mut acceptor) = with_timeout(established(&key, &[depot.address])).await;
     let page = depot.metrics.expect("page");
     let mut strangers = Vec::new();
     for n in 1..=3 {
         strangers.push(TcpStream::connect(depot.address).await.expect("connect"));
-        soon(until(
+        with_timeout(wait_for_metric(
             page,
             "longhaul_depot_connections_unauthenticated",
             f64::from(n),
@@ -140,7 +142,7 @@ async fn a_crowd_of_unknown_peers_keeps_nobody_out() {
         .await;
     }
     let _one_more = TcpStream::connect(depot.address).await.expect("connect");
-    soon(assert_reset(&mut strangers[0])).await;
+    with_timeout(assert_reset(&mut strangers[0])).await;
     assert_eq!(
         metric(
             page,
@@ -149,8 +151,10 @@ async fn a_crowd_of_unknown_peers_keeps_nobody_out() {
         .await,
         Some(1.0)
     );
-    soon(established(&key, &[depot.address])).await;
+    with_timeout(established(&key, &[depot.address])).await;
     initiator.write_all(b"on").await.expect("sessions go on");
     let mut word = [0; 2];
-    soon(acceptor.read_exact(&mut word)).await.expect("read");
+    with_timeout(acceptor.read_exact(&mut word))
+        .await
+        .expect("read");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_depot::{Depot, DepotConfig, Error, Listen, Policy};
+use longhaul_depot::{Depot, DepotConfig, Error, ListenerConfig, Policy};
 use longhaul_proto::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -71,7 +71,7 @@ async fn a_half_closed_session_is_reaped_sooner() {
 async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     let key = new_key();
     let mut depot = depot(&key);
-    let (mut initiator, mut acceptor) = soon(established(&key, &[depot.address])).await;
+    let (mut initiator, mut acceptor) = with_timeout(established(&key, &[depot.address])).await;
     depot.stop();
     // The listener closes first: once it is closed, the drain has begun.
     let refused = async {
@@ -85,17 +85,17 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
             let _ = stream.read_to_end(&mut sink).await;
         }
     };
-    soon(refused).await;
+    with_timeout(refused).await;
     initiator.write_all(b"the rest").await.expect("write");
     initiator.shutdown().await.expect("FIN");
     let mut arrived = Vec::new();
-    soon(acceptor.read_to_end(&mut arrived))
+    with_timeout(acceptor.read_to_end(&mut arrived))
         .await
         .expect("a clean end");
     assert_eq!(arrived, b"the rest");
     drop(acceptor);
-    soon(assert_end(&mut initiator)).await;
-    soon(depot.stopped()).await;
+    with_timeout(assert_end(&mut initiator)).await;
+    with_timeout(depot.stopped()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +107,7 @@ async fn sessions_left_at_the_drain_deadline_are_reset() {
     let (mut initiator, mut acceptor) = established(&key, &[depot.address]).await;
     let mut stranger = TcpStream::connect(depot.address).await.expect("connect");
     stranger.write_all(b"\xf1").await.expect("write");
-    until(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
+    wait_for_metric(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
     depot.stop();
     let start = Instant::now();
     drop(still);
@@ -132,7 +132,7 @@ async fn an_open_during_the_drain_gets_a_status() {
     let page = depot.metrics.expect("page");
     let (listener, address) = acceptor().await;
     let mut early_bird = TcpStream::connect(depot.address).await.expect("connect");
-    soon(until(
+    with_timeout(wait_for_metric(
         page,
         "longhaul_depot_connections_unauthenticated",
         1.0,
@@ -140,18 +140,18 @@ async fn an_open_during_the_drain_gets_a_status() {
     .await;
     depot.stop();
     let closed = async { while TcpStream::connect(depot.address).await.is_ok() {} };
-    soon(closed).await;
+    with_timeout(closed).await;
     early_bird
         .write_all(&encoded(&open_via(&key, &[depot.address], address)))
         .await
         .expect("write");
     assert_eq!(
-        soon(read_status(&mut early_bird)).await.code,
+        with_timeout(read_status(&mut early_bird)).await.code,
         StatusCode::Draining
     );
     assert_never_dialled(&listener).await;
     drop(early_bird);
-    soon(depot.stopped()).await;
+    with_timeout(depot.stopped()).await;
 }
 
 #[tokio::test]
@@ -162,16 +162,20 @@ async fn every_session_is_counted() {
     let (listener, address) = acceptor().await;
     let open = open_via(&key, &[depot.address], address);
     let mut initiator = initiate(depot.address, &open, b"1234").await;
-    let (mut accepted, _) = soon(take(&listener)).await;
+    let (mut accepted, _) = with_timeout(accept_session(&listener)).await;
     initiator.write_all(b"56789").await.expect("write");
     initiator.shutdown().await.expect("FIN");
     let mut arrived = Vec::new();
-    soon(accepted.read_to_end(&mut arrived)).await.expect("end");
+    with_timeout(accepted.read_to_end(&mut arrived))
+        .await
+        .expect("end");
     drop(accepted);
     let mut answer = Vec::new();
-    soon(initiator.read_to_end(&mut answer)).await.expect("end");
+    with_timeout(initiator.read_to_end(&mut answer))
+        .await
+        .expect("end");
     let ended = "longhaul_depot_sessions_ended_total{ending=\"finished\"}";
-    soon(until(page, ended, 1.0)).await;
+    with_timeout(wait_for_metric(page, ended, 1.0)).await;
     assert_eq!(
         metric(
             page,
@@ -193,7 +197,7 @@ async fn every_session_is_counted() {
 #[tokio::test]
 async fn a_failed_start_names_the_reason() {
     let config = || DepotConfig::new(new_key(), Policy::deny_all());
-    let at = |address: &str| Listen::at(address.parse().expect("address"));
+    let at = |address: &str| ListenerConfig::new(address.parse().expect("address"));
     let none = Depot::bind(DepotConfig {
         listen: Vec::new(),
         ..config()
@@ -202,7 +206,7 @@ async fn a_failed_start_names_the_reason() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = taken.local_addr().expect("address");
     let in_use = Depot::bind(DepotConfig {
-        listen: vec![Listen::at(address)],
+        listen: vec![ListenerConfig::new(address)],
         ..config()
     });
     assert!(matches!(in_use, Err(Error::Listen { address: at, .. }) if at == address));

@@ -8,8 +8,8 @@ use std::time::Duration;
 use longhaul_depot::{HopEnd, HopObserver, HopReport, Policy, ProbeFailure, ProbePlan, probe};
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{
-    Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, ProbeMessage, Route, Service, SigningKey,
-    StatusCode,
+    Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, ProbeMessage, Route, ServiceName,
+    SigningKey, StatusCode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -23,7 +23,7 @@ const fn everywhere(_: std::net::IpAddr) -> bool {
 }
 
 /// Starts a depot that `key` may measure.
-fn measured_by(key: &SigningKey) -> Running {
+fn measured_by(key: &SigningKey) -> RunningDepot {
     let policy = format!("probes = [\"{}\"]\n", key.public());
     depot_with(
         Policy::parse(&policy, Path::new("p")).expect("policy"),
@@ -69,7 +69,7 @@ async fn no_local_address_is_measured() {
         let may_reach = |address| !is_local(address, &own);
         let refused = probe(&to, None, &new_key(), plan, WITHIN, may_reach).await;
         assert!(
-            matches!(refused, Err(ProbeFailure::Local(_))),
+            matches!(refused, Err(ProbeFailure::LocalAddress(_))),
             "{host}: {refused:?}"
         );
     }
@@ -114,7 +114,7 @@ async fn lh_probe_1_only_named_keys_may_probe_and_depots_sign() {
     assert!(
         matches!(
             forged,
-            Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))
+            Err(ProbeFailure::UnexpectedKey(_) | ProbeFailure::Refused(_))
         ),
         "{forged:?}"
     );
@@ -140,15 +140,15 @@ async fn lh_probe_3_a_session_beyond_probe_bounds_ends() {
     let begun = || async {
         let mut open = Open::new(
             session_id(),
-            Service::PROBE,
+            ServiceName::PROBE,
             Route::direct(),
             depot.address.into(),
             WITHIN,
         );
         open.sign(&key, now_ms()).expect("sign");
-        let open = open.departing();
+        let open = open.for_first_hop();
         let mut stream = initiate(depot.address, &open, b"").await;
-        let status = soon(read_status(&mut stream)).await;
+        let status = with_timeout(read_status(&mut stream)).await;
         assert_eq!((status.code, status.acceptor), (StatusCode::Ok, true));
         stream
     };
@@ -158,7 +158,7 @@ async fn lh_probe_3_a_session_beyond_probe_bounds_ends() {
         let _ = many.write_all(&ProbeMessage::Echo(number).encode()).await;
     }
     let mut received = Vec::new();
-    let _ = soon(many.read_to_end(&mut received)).await;
+    let _ = with_timeout(many.read_to_end(&mut received)).await;
     assert!(
         received.len() <= 9 * MAX_PROBE_EXCHANGES as usize,
         "{}",
@@ -168,7 +168,7 @@ async fn lh_probe_3_a_session_beyond_probe_bounds_ends() {
         let mut stream = begun().await;
         stream.write_all(&message).await.expect("write");
         let mut received = Vec::new();
-        let _ = soon(stream.read_to_end(&mut received)).await;
+        let _ = with_timeout(stream.read_to_end(&mut received)).await;
         assert!(received.is_empty());
     }
 }
@@ -196,13 +196,13 @@ async fn both_hops_are_reported_when_a_session_ends() {
     initiator.write_all(&vec![7; bytes]).await.expect("write");
     initiator.shutdown().await.expect("end");
     let mut back = Vec::new();
-    soon(initiator.read_to_end(&mut back))
+    with_timeout(initiator.read_to_end(&mut back))
         .await
         .expect("a clean end");
-    assert_eq!(soon(sink).await.expect("sink"), bytes);
+    assert_eq!(with_timeout(sink).await.expect("sink"), bytes);
     let mut depot = depot;
     depot.stop();
-    soon(depot.stopped()).await;
+    with_timeout(depot.stopped()).await;
     let received = received.lock().expect("lock");
     let [into, out] = &received[..] else {
         panic!("{received:?}")
@@ -215,5 +215,5 @@ async fn both_hops_are_reported_when_a_session_ends() {
         (&out.from, &out.to),
         (&HopEnd::Here, &HopEnd::At(address.into()))
     );
-    assert!(out.seen.segments > 0, "{out:?}");
+    assert!(out.observation.segments > 0, "{out:?}");
 }

@@ -9,15 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::bed::*;
 
 /// Sends `open`, and expects `code` followed by a clean end.
-async fn refused(depot: &Running, open: &Open, code: StatusCode) {
+async fn refused(depot: &RunningDepot, open: &Open, code: StatusCode) {
     let mut stream = initiate(depot.address, open, b"early data that must go nowhere").await;
-    let status = soon(read_status(&mut stream)).await;
+    let status = with_timeout(read_status(&mut stream)).await;
     assert_eq!(status.code, code, "{}", status.detail);
     assert_eq!(
         (status.reporter, status.payload_forwarded),
         (Some(depot.key), false)
     );
-    soon(assert_end(&mut stream)).await;
+    with_timeout(assert_end(&mut stream)).await;
 }
 
 /// LH-ADMIT-1, LH-ADMIT-2.
@@ -54,8 +54,11 @@ async fn an_open_is_valid_once() {
     let (listener, address) = acceptor().await;
     let open = open_via(&key, &[depot.address], address);
     let mut stream = initiate(depot.address, &open, b"").await;
-    let _first = soon(take(&listener)).await;
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    let _first = with_timeout(accept_session(&listener)).await;
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
     refused(&depot, &open, StatusCode::Replay).await;
     assert_never_dialled(&listener).await;
 }
@@ -123,8 +126,11 @@ async fn resolved_addresses_are_checked_against_the_policy() {
         b"",
     )
     .await;
-    let _session = soon(take(&listener)).await;
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    let _session = with_timeout(accept_session(&listener)).await;
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
     let nowhere = "no-such-host.invalid:7511"
         .parse::<longhaul_proto::Endpoint>()
         .expect("endpoint");
@@ -145,7 +151,7 @@ async fn loops_and_spent_hop_limits_are_refused() {
         (2, StatusCode::Ok),
         (3, StatusCode::Loop),
     ] {
-        let status = soon(read_status(&mut stream)).await;
+        let status = with_timeout(read_status(&mut stream)).await;
         assert_eq!((status.hop, status.code), (place, code));
     }
     let mut spent = open_via(&key, &[first.address], address);
@@ -154,9 +160,12 @@ async fn loops_and_spent_hop_limits_are_refused() {
     let mut last = open_via(&key, &[first.address, second.address], address);
     last.hop_limit = 1;
     let mut stream = initiate(first.address, &last, b"").await;
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
     assert_eq!(
-        soon(read_status(&mut stream)).await.code,
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
         StatusCode::HopLimit
     );
     assert_never_dialled(&listener).await;
@@ -176,10 +185,10 @@ async fn an_open_for_the_acceptor_is_misrouted_here() {
 #[tokio::test]
 async fn rules_and_the_depot_limit_their_sessions() {
     let key = new_key();
-    let full = |depot: Running| {
+    let full = |depot: RunningDepot| {
         let key = key.clone();
         async move {
-            let (initiator, acceptor) = soon(established(&key, &[depot.address])).await;
+            let (initiator, acceptor) = with_timeout(established(&key, &[depot.address])).await;
             let (listener, address) = crate::bed::acceptor().await;
             refused(
                 &depot,
@@ -199,7 +208,7 @@ async fn rules_and_the_depot_limit_their_sessions() {
                     }
                 }
             };
-            soon(again).await;
+            with_timeout(again).await;
         }
     };
     full(depot_with(
@@ -250,15 +259,18 @@ async fn stated_wishes_must_fit_the_rule() {
     ] {
         let open = stating(size, purpose);
         let mut stream = initiate(depot.address, &open, b"").await;
-        let status = soon(read_status(&mut stream)).await;
+        let status = with_timeout(read_status(&mut stream)).await;
         assert_eq!(status.code, StatusCode::WishRefused);
         assert_eq!(status.detail, words);
         assert_eq!(status.verify(&open.signature), Some(depot.key));
     }
     assert_never_dialled(&listener).await;
     let mut stream = initiate(depot.address, &stating(Some(1_000_000), Some("tests")), b"").await;
-    let _taken = soon(take(&listener)).await;
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
+    let _taken = with_timeout(accept_session(&listener)).await;
+    assert_eq!(
+        with_timeout(read_status(&mut stream)).await.code,
+        StatusCode::Ok
+    );
 }
 
 /// LH-WISH-2.
@@ -274,9 +286,12 @@ async fn a_session_beyond_its_stated_size_is_reset() {
         open.size = Some(100_000);
         open.sign(&key, now_ms()).expect("sign");
         let mut initiator = initiate(depot.address, &open, b"").await;
-        let (mut acceptor, _) = soon(take(&listener)).await;
+        let (mut acceptor, _) = with_timeout(accept_session(&listener)).await;
         for _ in 0..2 {
-            assert_eq!(soon(read_status(&mut initiator)).await.code, StatusCode::Ok);
+            assert_eq!(
+                with_timeout(read_status(&mut initiator)).await.code,
+                StatusCode::Ok
+            );
         }
         let (from, to) = match backwards {
             false => (&mut initiator, &mut acceptor),
@@ -284,18 +299,21 @@ async fn a_session_beyond_its_stated_size_is_reset() {
         };
         // The stated size passes in both directions.
         let stated = vec![7; 100_000];
-        soon(from.write_all(&stated)).await.expect("write");
-        soon(to.read_exact(&mut vec![0; 100_000]))
+        with_timeout(from.write_all(&stated)).await.expect("write");
+        with_timeout(to.read_exact(&mut vec![0; 100_000]))
             .await
             .expect("read");
-        soon(to.write_all(&stated)).await.expect("write");
-        soon(from.read_exact(&mut vec![0; 100_000]))
+        with_timeout(to.write_all(&stated)).await.expect("write");
+        with_timeout(from.read_exact(&mut vec![0; 100_000]))
             .await
             .expect("read");
         let far_more = vec![7; 4 << 20];
-        let (_, ended) = tokio::join!(soon(from.write_all(&far_more)), soon(assert_reset(to)));
+        let (_, ended) = tokio::join!(
+            with_timeout(from.write_all(&far_more)),
+            with_timeout(assert_reset(to))
+        );
         let () = ended;
-        soon(until(
+        with_timeout(wait_for_metric(
             page,
             "longhaul_depot_sessions_ended_total{ending=\"more than stated\"}",
             1.0,

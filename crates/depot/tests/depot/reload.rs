@@ -18,7 +18,7 @@ static HANGUP: Mutex<()> = Mutex::const_new(());
 
 /// A depot whose policy is in a file.
 struct Reloading {
-    depot: Running,
+    depot: RunningDepot,
     page: SocketAddr,
     file: PathBuf,
     _directory: TempDir,
@@ -49,7 +49,7 @@ impl Reloading {
         std::fs::write(&self.file, policy).expect("write policy");
         let me = rustix::process::getpid();
         rustix::process::kill_process(me, rustix::process::Signal::HUP).expect("kill");
-        until(self.page, &name, before + 1.0).await;
+        wait_for_metric(self.page, &name, before + 1.0).await;
     }
 }
 
@@ -64,15 +64,15 @@ async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
     let (old, new) = (new_key(), new_key());
     let bed = Reloading::new(&rule(old.public(), "")).await;
     let at = bed.depot.address;
-    soon(established(&old, &[at])).await;
-    soon(bed.reload(&rule(new.public(), "port = 7"), "refused")).await;
-    soon(established(&old, &[at])).await;
-    soon(bed.reload(&rule(new.public(), ""), "loaded")).await;
-    soon(established(&new, &[at])).await;
+    with_timeout(established(&old, &[at])).await;
+    with_timeout(bed.reload(&rule(new.public(), "port = 7"), "refused")).await;
+    with_timeout(established(&old, &[at])).await;
+    with_timeout(bed.reload(&rule(new.public(), ""), "loaded")).await;
+    with_timeout(established(&new, &[at])).await;
     let (_listener, address) = acceptor().await;
     let mut stream = initiate(at, &open_via(&old, &[at], address), b"").await;
     assert_eq!(
-        soon(read_status(&mut stream)).await.code,
+        with_timeout(read_status(&mut stream)).await.code,
         StatusCode::Unauthorised
     );
 }
@@ -83,8 +83,8 @@ async fn current_sessions_stay_counted_after_a_reload() {
     let key = new_key();
     let bed = Reloading::new(&rule(key.public(), "max_sessions = 2")).await;
     let at = bed.depot.address;
-    let _first = soon(established(&key, &[at])).await;
-    let _second = soon(established(&key, &[at])).await;
+    let _first = with_timeout(established(&key, &[at])).await;
+    let _second = with_timeout(established(&key, &[at])).await;
     let (listener, address) = acceptor().await;
     let third = async || {
         let mut stream = initiate(at, &open_via(&key, &[at], address), b"").await;
@@ -92,16 +92,16 @@ async fn current_sessions_stay_counted_after_a_reload() {
     };
     for bound in [2, 2, 1] {
         let policy = rule(key.public(), &format!("max_sessions = {bound}"));
-        soon(bed.reload(&policy, "loaded")).await;
+        with_timeout(bed.reload(&policy, "loaded")).await;
         assert_eq!(
-            soon(third()).await,
+            with_timeout(third()).await,
             StatusCode::Overloaded,
             "at most {bound}"
         );
     }
     assert_never_dialled(&listener).await;
-    soon(bed.reload(&rule(key.public(), "max_sessions = 3"), "loaded")).await;
-    soon(established(&key, &[at])).await;
+    with_timeout(bed.reload(&rule(key.public(), "max_sessions = 3"), "loaded")).await;
+    with_timeout(established(&key, &[at])).await;
 }
 
 /// A reload does not refill a rule's burst, or many reloads would multiply its `max_rate`.

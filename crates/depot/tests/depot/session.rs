@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_session::{
-    ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, Service, connect,
+    ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, ServiceName, connect,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,7 +15,7 @@ async fn a_secured_session_through_three_depots() {
         Arc::new(Identity::generate().expect("key")),
         Arc::new(Identity::generate().expect("key")),
     );
-    let depots: Vec<Running> = (0..3)
+    let depots: Vec<RunningDepot> = (0..3)
         .map(|_| depot_with(loopback_policy(client.public(), ""), |_| {}))
         .collect();
     let known = client.public();
@@ -23,7 +23,7 @@ async fn a_secured_session_through_three_depots() {
         "127.0.0.1:0".parse().expect("address"),
         server.clone(),
         Arc::new(move |key| *key == known),
-        vec![Service::COPY],
+        vec![ServiceName::COPY],
     );
     let listener = Listener::bind(options).await.expect("listen");
     let address = listener.local_addr();
@@ -44,17 +44,17 @@ async fn a_secured_session_through_three_depots() {
     });
     let route = hops.join(",").parse().expect("route");
     let options = ConnectOptions::new(
-        Service::COPY,
+        ServiceName::COPY,
         route,
         address.into(),
         client,
         ServerTrust::Pinned(server.public()),
     );
-    let mut session = soon(connect(&options)).await.expect("connect");
+    let mut session = with_timeout(connect(&options)).await.expect("connect");
     let (mut echo, sent) = (Vec::new(), vec![42; 1 << 20]);
     session.write_all(&sent).await.expect("write");
     session.shutdown().await.expect("end");
-    soon(session.read_to_end(&mut echo))
+    with_timeout(session.read_to_end(&mut echo))
         .await
         .expect("a clean end");
     assert!(echo == sent);

@@ -1,11 +1,11 @@
 //! Findings about buffers, which bound the data in flight.
 
-use super::{Cost, List, Mend, Severity, bytes};
+use super::{FindingCost, FindingList, Fix, Severity, bytes};
 
 /// The largest window without window scaling (RFC 9293).
-const PLAIN_WINDOW: f64 = 65_535.0;
+const MAX_UNSCALED_WINDOW_BYTES: f64 = 65_535.0;
 /// Maximum of the kernel's settings, which are 32-bit numbers.
-const LARGEST: f64 = 2_147_483_647.0;
+const MAX_BUFFER_BYTES: f64 = 2_147_483_647.0;
 const MIB: f64 = 1_048_576.0;
 
 /// Share of a receive buffer that carries data. The kernel's bookkeeping takes the rest
@@ -15,7 +15,7 @@ const RECEIVE_SHARE: f64 = 0.5;
 /// it is free, so between two thirds and all of it is in flight.
 const SEND_SHARE: f64 = 0.75;
 
-pub(super) fn look(list: &mut List<'_>) {
+pub(super) fn check(list: &mut FindingList<'_>) {
     receive(list);
     send(list);
     explicit(list);
@@ -24,18 +24,19 @@ pub(super) fn look(list: &mut List<'_>) {
 
 /// Returns the buffer size for two bandwidth-delay products, in whole MiB: one for data, and one
 /// for bookkeeping or, at the sender, for unsent data.
-fn wanted(list: &List<'_>) -> f64 {
-    ((2.0 * list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
+fn recommended_bytes(list: &FindingList<'_>) -> f64 {
+    ((2.0 * list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB)
+        .clamp(MIB, MAX_BUFFER_BYTES)
 }
 
-fn ceiling(key: &str, now: [u64; 3], most: f64) -> Mend {
+fn raise_ceiling(key: &str, now: [u64; 3], most: f64) -> Fix {
     let [least, first, _] = now;
     let first = (first as f64).min(most);
-    let mend = Mend::sysctl(
+    let mend = Fix::sysctl(
         &format!("net.ipv4.{key}"),
         format_args!("{least} {first:.0} {most:.0}"),
     );
-    if most >= LARGEST {
+    if most >= MAX_BUFFER_BYTES {
         return mend.noting(
             "larger is not possible: more streams (--streams), or a depot, carry the rest",
         );
@@ -43,19 +44,19 @@ fn ceiling(key: &str, now: [u64; 3], most: f64) -> Mend {
     mend
 }
 
-fn receive(list: &mut List<'_>) {
+fn receive(list: &mut FindingList<'_>) {
     let tcp = &list.facts.tcp;
     let Some(&rmem) = tcp.rmem.known() else {
         return;
     };
     let (path, most) = (list.path, rmem[2] as f64);
     let tuned = tcp.moderate_rcvbuf.known() != Some(&false);
-    let at_most = path.hop().carried_by(most * RECEIVE_SHARE);
+    let at_most = path.hop().window_rate(most * RECEIVE_SHARE);
     let what = format!(
         "tcp_rmem ceiling {}: about half of it holds data that is received",
         bytes(most)
     );
-    let mends = vec![ceiling("tcp_rmem", rmem, wanted(list))];
+    let mends = vec![raise_ceiling("tcp_rmem", rmem, recommended_bytes(list))];
     list.bound("receive-buffer-ceiling", at_most, what, mends);
     if !tuned {
         let first = rmem[1] as f64;
@@ -63,10 +64,10 @@ fn receive(list: &mut List<'_>) {
             "tcp_moderate_rcvbuf 0: receive buffers stay at {} and do not grow",
             bytes(first)
         );
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_moderate_rcvbuf", 1)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_moderate_rcvbuf", 1)];
         list.bound(
             "receive-autotuning-off",
-            path.hop().carried_by(first * RECEIVE_SHARE),
+            path.hop().window_rate(first * RECEIVE_SHARE),
             what,
             mends,
         );
@@ -74,19 +75,19 @@ fn receive(list: &mut List<'_>) {
     if tcp.window_scaling.known() == Some(&false) {
         let what = format!(
             "tcp_window_scaling 0: no window is larger than {}",
-            bytes(PLAIN_WINDOW)
+            bytes(MAX_UNSCALED_WINDOW_BYTES)
         );
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_window_scaling", 1)];
         list.bound(
             "window-scaling-off",
-            path.hop().carried_by(PLAIN_WINDOW),
+            path.hop().window_rate(MAX_UNSCALED_WINDOW_BYTES),
             what,
             mends,
         );
     }
 }
 
-fn send(list: &mut List<'_>) {
+fn send(list: &mut FindingList<'_>) {
     let Some(&wmem) = list.facts.tcp.wmem.known() else {
         return;
     };
@@ -95,10 +96,10 @@ fn send(list: &mut List<'_>) {
         "tcp_wmem ceiling {}: about three quarters of it are under way",
         bytes(most)
     );
-    let mends = vec![ceiling("tcp_wmem", wmem, wanted(list))];
+    let mends = vec![raise_ceiling("tcp_wmem", wmem, recommended_bytes(list))];
     list.bound(
         "send-buffer-ceiling",
-        list.path.hop().carried_by(most * SEND_SHARE),
+        list.path.hop().window_rate(most * SEND_SHARE),
         what,
         mends,
     );
@@ -106,7 +107,7 @@ fn send(list: &mut List<'_>) {
 
 /// Checks the buffers that programs may set themselves. Longhaul leaves buffers to the kernel, so
 /// this is about other programs.
-fn explicit(list: &mut List<'_>) {
+fn explicit(list: &mut FindingList<'_>) {
     let tcp = &list.facts.tcp;
     // The kernel doubles the requested size. Of a receive buffer half of that holds data, of a send
     // buffer more.
@@ -114,22 +115,22 @@ fn explicit(list: &mut List<'_>) {
         ("rmem_max", tcp.rmem_max.known()),
         ("wmem_max", tcp.wmem_max.known()),
     ];
-    let needed =
-        ((list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
+    let needed = ((list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB)
+        .clamp(MIB, MAX_BUFFER_BYTES);
     for (name, limit) in limits {
         let Some(&limit) = limit else { continue };
-        let at_most = list.path.hop().carried_by(limit as f64);
+        let at_most = list.path.hop().window_rate(limit as f64);
         if at_most < list.path.rate_bps {
             let what = format!(
                 "{name} {}: programs that set their own buffers get no more",
                 bytes(limit as f64)
             );
-            let cost = Cost::bound(at_most, list.path);
-            let cost = Cost {
+            let cost = FindingCost::bound(at_most, list.path);
+            let cost = FindingCost {
                 text: format!("in a program that sets its own buffers, {}", cost.text),
                 ..cost
             };
-            let mut mend = Mend::sysctl(&format!("net.core.{name}"), format_args!("{needed:.0}"));
+            let mut mend = Fix::sysctl(&format!("net.core.{name}"), format_args!("{needed:.0}"));
             if tcp.mem.known().is_none() {
                 mend = mend.noting(
                     "a setting of the machine, to be changed outside this network namespace",
@@ -146,21 +147,21 @@ fn explicit(list: &mut List<'_>) {
 }
 
 /// Checks the memory of all TCP connections: above the second number, buffers shrink.
-fn memory(list: &mut List<'_>) {
+fn memory(list: &mut FindingList<'_>) {
     let tcp = &list.facts.tcp;
     let Some(&mem) = tcp.mem.known() else { return };
     let page = tcp.page_size.max(1) as f64;
     let pressure = mem[1] as f64 * page;
     let needed = 2.0 * list.path.hop().bandwidth_delay_product();
     if pressure < needed {
-        let at_most = list.path.hop().carried_by(pressure * RECEIVE_SHARE);
+        let at_most = list.path.hop().window_rate(pressure * RECEIVE_SHARE);
         let pages = (2.0 * needed / page).ceil();
         let what = format!(
             "tcp_mem: all connections together are pressed for memory from {} on",
             bytes(pressure)
         );
         let triple = format!("{:.0} {:.0} {:.0}", pages / 2.0, pages, pages * 2.0);
-        let mend = Mend::sysctl("net.ipv4.tcp_mem", triple)
+        let mend = Fix::sysctl("net.ipv4.tcp_mem", triple)
             .noting("at most a quarter of the machine's memory should go there");
         list.bound("tcp-memory", at_most, what, vec![mend]);
     }

@@ -1,14 +1,14 @@
 //! Findings about the machine itself: processors, clock, limits, disk.
 
-use longhaul_proto::{SIGNING_AHEAD, SIGNING_WINDOW};
+use longhaul_proto::{MAX_SIGNATURE_AGE, MAX_SIGNATURE_AHEAD};
 
-use super::{Cost, List, Mend, Severity, Side, rate, seconds};
+use super::{FindingCost, FindingList, FindingSide, Fix, Severity, rate, seconds};
 
 /// Descriptors that should be available: a copy holds one per open file, a depot several per
 /// session.
-const DESCRIPTORS: u64 = 4096;
+const MIN_DESCRIPTORS: u64 = 4096;
 
-pub(super) fn look(list: &mut List<'_>) {
+pub(super) fn check(list: &mut FindingList<'_>) {
     ciphers(list);
     governor(list);
     clock(list);
@@ -16,7 +16,7 @@ pub(super) fn look(list: &mut List<'_>) {
     disk(list);
 }
 
-fn ciphers(list: &mut List<'_>) {
+fn ciphers(list: &mut FindingList<'_>) {
     let cpu = &list.facts.cpu;
     let cores = cpu.cores.known().copied().unwrap_or(1);
     if let Some(first) = cpu.ciphers.known().and_then(|ciphers| ciphers.first()) {
@@ -24,7 +24,7 @@ fn ciphers(list: &mut List<'_>) {
         let what = format!("one core seals {} with {}", rate(bps), first.cipher);
         if bps < list.path.rate_bps {
             let streams = (list.path.rate_bps / bps.max(1.0)).ceil();
-            let cost = Cost::bound(bps, list.path);
+            let cost = FindingCost::bound(bps, list.path);
             let text = match streams <= cores as f64 {
                 true => format!(
                     "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} \
@@ -41,13 +41,13 @@ fn ciphers(list: &mut List<'_>) {
                 "encryption-rate",
                 Severity::Serious,
                 what,
-                Cost { text, ..cost },
+                FindingCost { text, ..cost },
                 vec![],
             );
         }
     }
     if cpu.aes.known() == Some(&false) {
-        let cost = Cost::words(
+        let cost = FindingCost::words(
             "AES is computed in plain instructions, some ten times slower than with the \
              processor's own",
         );
@@ -61,16 +61,16 @@ fn ciphers(list: &mut List<'_>) {
     }
 }
 
-fn governor(list: &mut List<'_>) {
+fn governor(list: &mut FindingList<'_>) {
     let Some(governor) = list.facts.cpu.governor.known() else {
         return;
     };
     if matches!(governor.as_str(), "powersave" | "conservative") {
-        let cost = Cost::words(
+        let cost = FindingCost::words(
             "cores run slower than they can while packets come in bursts; rates above cannot be \
              counted on",
         );
-        let mends = vec![Mend::command(
+        let mends = vec![Fix::command(
             "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > \
              $f; done",
         )];
@@ -84,19 +84,19 @@ fn governor(list: &mut List<'_>) {
     }
 }
 
-fn clock(list: &mut List<'_>) {
+fn clock(list: &mut FindingList<'_>) {
     let measured = list.path.measured.as_ref();
     let skew = measured
         .and_then(|measured| measured.skew)
-        .filter(|_| list.side == Side::Here);
+        .filter(|_| list.side == FindingSide::Here);
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
         // Signatures made here appear old to a clock that is ahead, and in the future to one that
         // is behind (LH-SIGN-2).
         let window = if skew.seconds > 0.0 {
-            SIGNING_WINDOW
+            MAX_SIGNATURE_AGE
         } else {
-            SIGNING_AHEAD
+            MAX_SIGNATURE_AHEAD
         };
         // Half the window is reserved for the set-up time and for further drift of the clocks.
         if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
@@ -109,7 +109,7 @@ fn clock(list: &mut List<'_>) {
                     "behind"
                 }
             );
-            let cost = Cost::words(format!(
+            let cost = FindingCost::words(format!(
                 "sessions are refused from {} on: a signed request must not be older or newer",
                 seconds(window.as_secs_f64())
             ));
@@ -118,10 +118,10 @@ fn clock(list: &mut List<'_>) {
         }
     }
     if list.facts.clock.synchronised.known() == Some(&false) {
-        let cost = Cost::words(format!(
+        let cost = FindingCost::words(format!(
             "it drifts; sessions are refused once two clocks lie {} to {} s apart",
-            SIGNING_AHEAD.as_secs(),
-            SIGNING_WINDOW.as_secs()
+            MAX_SIGNATURE_AHEAD.as_secs(),
+            MAX_SIGNATURE_AGE.as_secs()
         ));
         list.add(
             "clock-unsynchronised",
@@ -133,24 +133,24 @@ fn clock(list: &mut List<'_>) {
     }
 }
 
-fn synchronise() -> Mend {
-    Mend::command("timedatectl set-ntp true")
+fn synchronise() -> Fix {
+    Fix::command("timedatectl set-ntp true")
         .noting("on systems without systemd: run chrony or ntpd")
 }
 
-fn descriptors(list: &mut List<'_>) {
+fn descriptors(list: &mut FindingList<'_>) {
     let Some(&limit) = list.facts.descriptors.known() else {
         return;
     };
-    if limit < DESCRIPTORS {
-        let cost = Cost::words(format!(
-            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused \
+    if limit < MIN_DESCRIPTORS {
+        let cost = FindingCost::words(format!(
+            "copies of many files, and depots, need up to {MIN_DESCRIPTORS}: they wait or are refused \
              beyond {limit}"
         ));
-        let mend = Mend {
-            now: format!("ulimit -Hn {DESCRIPTORS}"),
+        let mend = Fix {
+            now: format!("ulimit -Hn {MIN_DESCRIPTORS}"),
             keep: Some(format!(
-                "echo '* hard nofile {DESCRIPTORS}' >> /etc/security/limits.d/90-longhaul.conf"
+                "echo '* hard nofile {MIN_DESCRIPTORS}' >> /etc/security/limits.d/90-longhaul.conf"
             )),
             note: Some(
                 "in the shell that starts longhaul; for a service of systemd, LimitNOFILE="
@@ -167,7 +167,7 @@ fn descriptors(list: &mut List<'_>) {
     }
 }
 
-fn disk(list: &mut List<'_>) {
+fn disk(list: &mut FindingList<'_>) {
     let Some(disk) = &list.facts.disk else { return };
     let directory = disk.directory.as_str();
     let rates = [
@@ -180,7 +180,7 @@ fn disk(list: &mut List<'_>) {
         };
         let bps = bytes_per_second as f64 * 8.0;
         if bps < list.path.rate_bps {
-            let cost = Cost {
+            let cost = FindingCost {
                 text: format!(
                     "a copy {} at most {} of {}",
                     if id == "disk-write" {

@@ -7,15 +7,15 @@ use quantities::{
     path::{CongestionControl, Hop},
 };
 
-use super::{Cost, List, Mend, Severity, bytes, rate};
-use crate::facts::{Link, Route};
+use super::{FindingCost, FindingList, Fix, Severity, bytes, rate};
+use crate::facts::{HostRoute, NetworkDevice};
 
 /// Rate up to which a core processes single packets without trouble.
-const PLAIN_RATE: f64 = 1e9;
+const SINGLE_PACKET_RATE_BPS: f64 = 1e9;
 /// A super-packet of segmentation offload, in bytes.
-const SUPER_PACKET: f64 = 65_536.0;
+const SUPER_PACKET_BYTES: f64 = 65_536.0;
 
-pub(super) fn look(list: &mut List<'_>) {
+pub(super) fn check(list: &mut FindingList<'_>) {
     let facts = list.facts;
     let Some(links) = facts.links.known() else {
         return;
@@ -32,11 +32,11 @@ pub(super) fn look(list: &mut List<'_>) {
     }
 }
 
-fn speed(list: &mut List<'_>, link: &Link) {
+fn speed(list: &mut FindingList<'_>, link: &NetworkDevice) {
     if let Some(&mbps) = link.speed_mbps.known() {
         let bps = mbps as f64 * 1e6;
         if bps < list.path.rate_bps {
-            let cost = Cost {
+            let cost = FindingCost {
                 text: format!(
                     "all streams together carry at most {} of {}",
                     rate(bps),
@@ -49,11 +49,11 @@ fn speed(list: &mut List<'_>, link: &Link) {
         }
     }
     if link.full_duplex.known() == Some(&false) {
-        let cost = Cost::words(
+        let cost = FindingCost::words(
             "acknowledgements and data take turns, and collide: far less than the link's rate",
         );
         let mends = vec![
-            Mend::command(format!("ethtool -s {} autoneg on", link.name))
+            Fix::command(format!("ethtool -s {} autoneg on", link.name))
                 .noting("and let the other end of the cable negotiate as well"),
         ];
         list.add(
@@ -66,12 +66,12 @@ fn speed(list: &mut List<'_>, link: &Link) {
     }
 }
 
-fn queues(list: &mut List<'_>, link: &Link) {
+fn queues(list: &mut FindingList<'_>, link: &NetworkDevice) {
     for queue in link.queues.known().map_or(&[][..], Vec::as_slice) {
         if let Some(bytes_per_second) = queue.rate {
             let bps = bytes_per_second as f64 * 8.0;
             if bps < list.path.rate_bps {
-                let cost = Cost {
+                let cost = FindingCost {
                     text: format!(
                         "all streams together carry at most {} of {}",
                         rate(bps),
@@ -87,7 +87,7 @@ fn queues(list: &mut List<'_>, link: &Link) {
                 );
                 let mends = if queue.root {
                     vec![
-                        Mend::command(format!("tc qdisc del dev {} root", link.name))
+                        Fix::command(format!("tc qdisc del dev {} root", link.name))
                             .noting("somebody set it: ask why first"),
                     ]
                 } else {
@@ -97,14 +97,11 @@ fn queues(list: &mut List<'_>, link: &Link) {
             }
         }
         if queue.kind.as_str() == "netem" {
-            let cost = Cost::words(
+            let cost = FindingCost::words(
                 "delays, loses or reorders packets as it was told to: an emulator's queue has no \
                  place on a machine at work",
             );
-            let mends = vec![Mend::command(format!(
-                "tc qdisc del dev {} root",
-                link.name
-            ))];
+            let mends = vec![Fix::command(format!("tc qdisc del dev {} root", link.name))];
             list.add(
                 "queue-emulates",
                 Severity::Advice,
@@ -116,7 +113,7 @@ fn queues(list: &mut List<'_>, link: &Link) {
     }
 }
 
-fn offloads(list: &mut List<'_>, link: &Link) {
+fn offloads(list: &mut FindingList<'_>, link: &NetworkDevice) {
     let wrong = [("tso", &link.tso), ("gso", &link.gso), ("gro", &link.gro)];
     let off: Vec<&str> = wrong
         .iter()
@@ -132,25 +129,31 @@ fn offloads(list: &mut List<'_>, link: &Link) {
         "at {} the kernel handles {:.0} packets a second one by one, instead of {:.0} of up to {}",
         rate(list.path.rate_bps),
         per_second / f64::from(list.path.hop().mss),
-        per_second / SUPER_PACKET,
-        bytes(SUPER_PACKET)
+        per_second / SUPER_PACKET_BYTES,
+        bytes(SUPER_PACKET_BYTES)
     );
-    let severity = if list.path.rate_bps > PLAIN_RATE {
+    let severity = if list.path.rate_bps > SINGLE_PACKET_RATE_BPS {
         Severity::Serious
     } else {
         Severity::Advice
     };
     let switches: Vec<String> = off.iter().map(|name| format!("{name} on")).collect();
-    let mends = vec![Mend::command(format!(
+    let mends = vec![Fix::command(format!(
         "ethtool -K {} {}",
         link.name,
         switches.join(" ")
     ))];
     let what = format!("{} off on {}", off.join(", "), link.name);
-    list.add("offloads-off", severity, what, Cost::words(text), mends);
+    list.add(
+        "offloads-off",
+        severity,
+        what,
+        FindingCost::words(text),
+        mends,
+    );
 }
 
-fn errors(list: &mut List<'_>, link: &Link) {
+fn errors(list: &mut FindingList<'_>, link: &NetworkDevice) {
     let Some(counters) = link.counters.known() else {
         return;
     };
@@ -164,13 +167,13 @@ fn errors(list: &mut List<'_>, link: &Link) {
         control: CongestionControl::Reno,
         ..list.path.hop()
     };
-    let at_most = reno.carried_under_loss();
+    let at_most = reno.loss_limited_rate();
     if at_most < list.path.rate_bps {
         let what = format!(
             "{} lost {lost} of {} packets it received ({} damaged, {} for want of room)",
             link.name, counters.rx_packets, counters.rx_errors, counters.rx_missed
         );
-        let cost = Cost {
+        let cost = FindingCost {
             text: format!(
                 "at this loss a stream under reno carries at most {} of {}",
                 rate(at_most),
@@ -179,7 +182,7 @@ fn errors(list: &mut List<'_>, link: &Link) {
             limit_bps: Some(at_most),
         };
         let mends = if counters.rx_missed > counters.rx_errors {
-            vec![Mend::command(format!(
+            vec![Fix::command(format!(
                 "ethtool -G {name} rx $(ethtool -g {name} | awk '/^RX:/ {{print $2; exit}}')",
                 name = link.name
             ))]
@@ -194,7 +197,7 @@ fn errors(list: &mut List<'_>, link: &Link) {
 /// its other known properties.
 pub(super) fn replace_route(
     to: IpAddr,
-    route: &Route,
+    route: &HostRoute,
     congestion: Option<&str>,
     mtu: Option<u32>,
 ) -> String {

@@ -5,19 +5,19 @@ use quantities::{
     path::{CongestionControl, Hop, INITIAL_WINDOW},
 };
 
-use super::{Cost, List, Mend, Severity, rate, seconds};
-use crate::fact::Name;
+use super::{FindingCost, FindingList, Fix, Severity, rate, seconds};
+use crate::fact::CommandName;
 use crate::facts::CachedMetrics;
 
 /// Maximum lifetime of a segment in the network (RFC 9293, 3.4.2), in seconds.
-const MAXIMUM_SEGMENT_LIFETIME: f64 = 120.0;
+const MAX_SEGMENT_LIFETIME_SECONDS: f64 = 120.0;
 /// Example number of losses when a queue overflows, for a cost in words.
 const EXAMPLE_LOSSES: f64 = 10.0;
 /// Recovery time from which the cost is serious, in seconds: a stream of a minute or so would
 /// notice.
-const LONG_RECOVERY: f64 = 10.0;
+const LONG_RECOVERY_SECONDS: f64 = 10.0;
 
-pub(super) fn look(list: &mut List<'_>) {
+pub(super) fn check(list: &mut FindingList<'_>) {
     timestamps(list);
     sack(list);
     congestion(list);
@@ -25,10 +25,10 @@ pub(super) fn look(list: &mut List<'_>) {
     idle(list);
 }
 
-fn timestamps(list: &mut List<'_>) {
+fn timestamps(list: &mut FindingList<'_>) {
     if list.facts.tcp.timestamps.known() == Some(&false) {
         let (severity, cost) = without_timestamps(list.path.rate_bps);
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_timestamps", 1)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_timestamps", 1)];
         list.add(
             "timestamps-off",
             severity,
@@ -42,9 +42,9 @@ fn timestamps(list: &mut List<'_>) {
 /// Returns the cost of missing timestamps. An old segment may be mistaken for a new one once
 /// sequence numbers wrap within a segment's lifetime (RFC 7323, 5), and round trips are measured
 /// once a window.
-pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
+pub(super) fn without_timestamps(bps: f64) -> (Severity, FindingCost) {
     let wrap = 4_294_967_296.0 * 8.0 / bps.max(1.0);
-    let unsafe_ = wrap < MAXIMUM_SEGMENT_LIFETIME;
+    let unsafe_ = wrap < MAX_SEGMENT_LIFETIME_SECONDS;
     let end = if unsafe_ {
         ", before the last old segment is surely gone: data may be damaged unnoticed by TCP"
     } else {
@@ -61,13 +61,13 @@ pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
     } else {
         Severity::Advice
     };
-    (severity, Cost::words(text))
+    (severity, FindingCost::words(text))
 }
 
-fn sack(list: &mut List<'_>) {
+fn sack(list: &mut FindingList<'_>) {
     if list.facts.tcp.sack.known() == Some(&false) {
         let cost = without_sack(list.path.rtt_seconds);
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_sack", 1)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_sack", 1)];
         list.add(
             "sack-off",
             Severity::Serious,
@@ -80,8 +80,8 @@ fn sack(list: &mut List<'_>) {
 
 /// Returns the cost of missing selective acknowledgement: one loss is repaired per round trip (RFC
 /// 6582).
-pub(super) fn without_sack(rtt: f64) -> Cost {
-    Cost::words(format!(
+pub(super) fn without_sack(rtt: f64) -> FindingCost {
+    FindingCost::words(format!(
         "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} \
          instead of {}",
         seconds(EXAMPLE_LOSSES * rtt),
@@ -89,12 +89,12 @@ pub(super) fn without_sack(rtt: f64) -> Cost {
     ))
 }
 
-fn congestion(list: &mut List<'_>) {
+fn congestion(list: &mut FindingList<'_>) {
     let measured = list
         .path
         .measured
         .as_ref()
-        .filter(|_| list.side == super::Side::Here);
+        .filter(|_| list.side == super::FindingSide::Here);
     // The connection's actual congestion control takes precedence over the route's, and that over
     // the setting.
     let of_connection = measured
@@ -112,7 +112,7 @@ fn congestion(list: &mut List<'_>) {
         control,
         ..list.path.hop()
     };
-    let one_in = |hop: &Hop| 1.0 / hop.most_loss().value();
+    let one_in = |hop: &Hop| 1.0 / hop.max_harmless_loss().value();
     let current = current.clone();
     match current.as_str() {
         "reno" => {
@@ -125,13 +125,13 @@ fn congestion(list: &mut List<'_>) {
                 rate(list.path.rate_bps),
                 count(one_in(&reno))
             );
-            let severity = if recovery >= LONG_RECOVERY {
+            let severity = if recovery >= LONG_RECOVERY_SECONDS {
                 Severity::Serious
             } else {
                 Severity::Advice
             };
             // Reported even if this machine offers nothing better.
-            let mends = change_to(list, &["cubic", "bbr"], &current)
+            let mends = congestion_fix(list, &["cubic", "bbr"], &current)
                 .into_iter()
                 .collect();
             let what = "congestion control reno".to_owned();
@@ -139,7 +139,7 @@ fn congestion(list: &mut List<'_>) {
                 "congestion-control",
                 severity,
                 what,
-                Cost::words(text),
+                FindingCost::words(text),
                 mends,
             );
         }
@@ -148,7 +148,7 @@ fn congestion(list: &mut List<'_>) {
             // One loss in a hundred thousand segments is a clean path; tolerating more does not
             // matter.
             if one_in > 1e5
-                && let Some(mend) = change_to(list, &["bbr"], &current)
+                && let Some(mend) = congestion_fix(list, &["bbr"], &current)
             {
                 let text = format!(
                     "cubic fills {} only if fewer than one segment in {} is lost; bbr does not \
@@ -160,7 +160,7 @@ fn congestion(list: &mut List<'_>) {
                     "loss-tolerance",
                     Severity::Advice,
                     "congestion control cubic".to_owned(),
-                    Cost::words(text),
+                    FindingCost::words(text),
                     vec![mend],
                 );
             }
@@ -171,9 +171,9 @@ fn congestion(list: &mut List<'_>) {
 
 /// Returns the command for the first available of `wanted`. A congestion control on the route takes
 /// precedence over the setting.
-fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
+fn congestion_fix(list: &FindingList<'_>, wanted: &[&str], current: &CommandName) -> Option<Fix> {
     let tcp = &list.facts.tcp;
-    let has = |names: Option<&Vec<Name>>, name: &str| {
+    let has = |names: Option<&Vec<CommandName>>, name: &str| {
         names.is_some_and(|names| names.iter().any(|n| n.as_str() == name))
     };
     // Inside a network namespace only the allowed ones can be set.
@@ -192,7 +192,7 @@ fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
         && let Some(to) = route.to
     {
         return Some(
-            Mend::command(super::links::replace_route(
+            Fix::command(super::links::replace_route(
                 to,
                 route,
                 Some(name),
@@ -204,7 +204,7 @@ fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
             ),
         );
     }
-    let mut mend = Mend::sysctl("net.ipv4.tcp_congestion_control", name);
+    let mut mend = Fix::sysctl("net.ipv4.tcp_congestion_control", name);
     if !load.is_empty() {
         mend.now = format!("{load}{name} && {}", mend.now);
         mend.note = Some(format!("if the kernel has tcp_{name} as a module"));
@@ -220,7 +220,7 @@ fn count(n: f64) -> String {
     }
 }
 
-fn memory_of_hosts(list: &mut List<'_>) {
+fn memory_of_hosts(list: &mut FindingList<'_>) {
     let tcp = &list.facts.tcp;
     let forgets = tcp.no_metrics_save.known() != Some(&false);
     let window = list.path.hop().full_window();
@@ -241,8 +241,8 @@ fn memory_of_hosts(list: &mut List<'_>) {
             let what = format!(
                 "TCP remembers a slow-start threshold of {ssthresh:.0} segments for {host}"
             );
-            let mends = vec![Mend::command(format!("ip tcp_metrics delete {host}"))];
-            let severity = if rounds * list.path.rtt_seconds >= LONG_RECOVERY {
+            let mends = vec![Fix::command(format!("ip tcp_metrics delete {host}"))];
+            let severity = if rounds * list.path.rtt_seconds >= LONG_RECOVERY_SECONDS {
                 Severity::Serious
             } else {
                 Severity::Advice
@@ -251,7 +251,7 @@ fn memory_of_hosts(list: &mut List<'_>) {
                 "remembered-threshold",
                 severity,
                 what,
-                Cost::words(text),
+                FindingCost::words(text),
                 mends,
             );
         }
@@ -260,23 +260,23 @@ fn memory_of_hosts(list: &mut List<'_>) {
         let text =
             "after a copy that met losses, the next to the same host leaves slow start early"
                 .to_owned();
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_no_metrics_save", 1)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_no_metrics_save", 1)];
         let what = "tcp_no_metrics_save 0 and tcp_no_ssthresh_metrics_save 0".to_owned();
         list.add(
             "remembers-losses",
             Severity::Advice,
             what,
-            Cost::words(text),
+            FindingCost::words(text),
             mends,
         );
     }
 }
 
-fn idle(list: &mut List<'_>) {
+fn idle(list: &mut FindingList<'_>) {
     if list.facts.tcp.slow_start_after_idle.known() != Some(&true) {
         return;
     }
-    let ramp = list.path.hop().ramp(ByteCount(u64::MAX));
+    let ramp = list.path.hop().slow_start_phase(ByteCount(u64::MAX));
     let (rounds, lost) = (ramp.round_trips, ramp.time.as_secs_f64());
     // Less than half a second is not noticeable.
     if lost >= 0.5 {
@@ -286,12 +286,12 @@ fn idle(list: &mut List<'_>) {
             seconds(lost),
             rate(list.path.rate_bps)
         );
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_slow_start_after_idle", 0)];
+        let mends = vec![Fix::sysctl("net.ipv4.tcp_slow_start_after_idle", 0)];
         list.add(
             "slow-after-idle",
             Severity::Advice,
             "tcp_slow_start_after_idle 1".to_owned(),
-            Cost::words(text),
+            FindingCost::words(text),
             mends,
         );
     }

@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
-use crate::fact::{Fact, Name, Text};
+use crate::fact::{CommandName, Fact, PrintableText};
 use crate::facts::{
-    CachedMetrics, CipherRate, Clock, Counters, Cpu, Disk, Link, Queue, Route, Tcp,
+    CachedMetrics, CipherRate, Clock, DeviceCounters, DiskRates, HostRoute, NetworkDevice,
+    Processors, QueueDiscipline, TcpSettings,
 };
-use crate::path::{Discovery, Measured, Negotiated, PathMtu, ProbeMethod, Skew, Source};
+use crate::path::{
+    Discovery, Negotiated, NumberSource, PathMeasurement, PathMtu, ProbeMethod, Skew,
+};
 
 mod others;
 mod settings;
@@ -17,16 +20,16 @@ mod settings;
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 77, 0, 3));
 const MIB: u64 = 1 << 20;
 
-fn name(text: &str) -> Name {
-    Name::new(text).unwrap()
+fn name(text: &str) -> CommandName {
+    CommandName::new(text).unwrap()
 }
 
 /// A machine without findings at 1 Gbit/s x 100 ms (a bandwidth-delay product of 12.5 MB).
 fn sound() -> Facts {
     let names = |names: &[&str]| Fact::Known(names.iter().map(|text| name(text)).collect());
     Facts {
-        kernel: Fact::Known(Text::new("6.12.0")),
-        tcp: Tcp {
+        kernel: Fact::Known(PrintableText::new("6.12.0")),
+        tcp: TcpSettings {
             rmem: Fact::Known([4096, 131_072, 64 * MIB]),
             wmem: Fact::Known([4096, 16_384, 64 * MIB]),
             rmem_max: Fact::Known(64 * MIB),
@@ -45,7 +48,7 @@ fn sound() -> Facts {
             available: names(&["reno", "cubic", "bbr"]),
             allowed: names(&["reno", "cubic", "bbr"]),
         },
-        links: Fact::Known(vec![Link {
+        links: Fact::Known(vec![NetworkDevice {
             name: name("eth0"),
             mtu: 1500,
             kind: None,
@@ -54,18 +57,18 @@ fn sound() -> Facts {
             tso: Fact::Known(true),
             gso: Fact::Known(true),
             gro: Fact::Known(true),
-            queues: Fact::Known(vec![Queue {
+            queues: Fact::Known(vec![QueueDiscipline {
                 kind: name("fq"),
                 root: true,
                 drops: 0,
                 rate: None,
             }]),
-            counters: Fact::Known(Counters {
+            counters: Fact::Known(DeviceCounters {
                 rx_packets: 1_000_000_000,
-                ..Counters::default()
+                ..DeviceCounters::default()
             }),
         }]),
-        route: Fact::Known(Route {
+        route: Fact::Known(HostRoute {
             to: Some(HOST),
             device: name("eth0"),
             gateway: Some([10, 0, 0, 1].into()),
@@ -74,7 +77,7 @@ fn sound() -> Facts {
             congestion: None,
         }),
         metrics: Fact::Known(None),
-        cpu: Cpu {
+        cpu: Processors {
             cores: Fact::Known(8),
             aes: Fact::Known(true),
             governor: Fact::Known(name("performance")),
@@ -93,8 +96,8 @@ fn sound() -> Facts {
 }
 
 /// A measurement without findings.
-fn clean() -> Measured {
-    Measured {
+fn clean() -> PathMeasurement {
+    PathMeasurement {
         address: (HOST, 7511).into(),
         rtt: Duration::from_millis(100),
         negotiated: Fact::Known(Negotiated {
@@ -114,30 +117,30 @@ fn clean() -> Measured {
     }
 }
 
-fn over(rate_bps: f64, rtt_seconds: f64) -> Path {
-    Path {
+fn over(rate_bps: f64, rtt_seconds: f64) -> AssessedPath {
+    AssessedPath {
         rate_bps,
-        rate_from: Source::Given,
+        rate_from: NumberSource::Given,
         rtt_seconds,
-        rtt_from: Source::Given,
+        rtt_from: NumberSource::Given,
         measured: None,
     }
 }
 
-fn measured(change: impl FnOnce(&mut Measured)) -> Path {
+fn measured(change: impl FnOnce(&mut PathMeasurement)) -> AssessedPath {
     let mut measured = clean();
     change(&mut measured);
-    Path {
+    AssessedPath {
         measured: Some(measured),
-        ..Path::table()
+        ..AssessedPath::assumed()
     }
 }
 
 /// Returns the only finding on a sound machine after `change`.
-fn only(path: &Path, change: impl FnOnce(&mut Facts)) -> Finding {
+fn only(path: &AssessedPath, change: impl FnOnce(&mut Facts)) -> Finding {
     let mut facts = sound();
     change(&mut facts);
-    let mut found = findings(&facts, path, Side::Here);
+    let mut found = findings(&facts, path, FindingSide::Here);
     assert_eq!(found.len(), 1, "{found:#?}");
     found.remove(0)
 }
@@ -146,7 +149,7 @@ fn commands(finding: &Finding) -> Vec<&str> {
     finding.mends.iter().map(|mend| mend.now.as_str()).collect()
 }
 
-fn link(facts: &mut Facts) -> &mut Link {
+fn link(facts: &mut Facts) -> &mut NetworkDevice {
     match &mut facts.links {
         Fact::Known(links) => &mut links[0],
         Fact::Unknown(why) => panic!("{why}"),

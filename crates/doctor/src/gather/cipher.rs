@@ -7,7 +7,7 @@ use aws_lc_rs::aead::{
     AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
 };
 
-use crate::fact::{Fact, Name};
+use crate::fact::{CommandName, Fact};
 use crate::facts::CipherRate;
 
 /// Maximum bytes of a TLS record (RFC 8446, 5.1).
@@ -25,7 +25,7 @@ pub(super) fn measure() -> Fact<Vec<CipherRate>> {
         .iter()
         .map(|(name, algorithm)| {
             Ok(CipherRate {
-                cipher: Name::new(name).map_err(|error| error.to_string())?,
+                cipher: CommandName::new(name).map_err(|error| error.to_string())?,
                 bytes_per_second: rate(algorithm).map_err(|_| format!("{name} cannot be used"))?,
             })
         })

@@ -4,10 +4,10 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{cipher, sysctl};
 use crate::fact::Fact;
-use crate::facts::Cpu;
+use crate::facts::Processors;
 
-pub(super) fn read() -> Cpu {
-    Cpu {
+pub(super) fn read() -> Processors {
+    Processors {
         cores: std::thread::available_parallelism()
             .map(|n| n.get() as u64)
             .into(),
@@ -32,7 +32,7 @@ fn aes() -> Fact<bool> {
     Fact::unknown("not looked for on this kind of processor")
 }
 
-fn governor() -> Fact<crate::fact::Name> {
+fn governor() -> Fact<crate::fact::CommandName> {
     let file = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
     sysctl::read_file(file)
         .map_err(|_| "the system does not govern the frequency (a guest, most likely)".to_owned())

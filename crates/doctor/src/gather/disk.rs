@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::fact::{Fact, Text};
-use crate::facts::Disk;
+use crate::fact::{Fact, PrintableText};
+use crate::facts::DiskRates;
 
 /// Limits of a measurement.
 #[derive(Debug, Clone, Copy)]
@@ -30,12 +30,12 @@ impl Default for Probe {
 
 const CHUNK_BYTES: usize = 1 << 20;
 /// Alignment of memory for `O_DIRECT`, in bytes. No disk has blocks larger than a page.
-const ALIGN: usize = 4096;
+const ALIGNMENT_BYTES: usize = 4096;
 const NAME: &str = ".longhaul-doctor-probe";
 
 /// Measures. Errors are reported in the facts.
-pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
-    let shown = Text::new(&directory.display().to_string());
+pub(super) fn measure(directory: &Path, bounds: Probe) -> DiskRates {
+    let shown = PrintableText::new(&directory.display().to_string());
     let file = directory.join(format!("{NAME}.{}", std::process::id()));
     let opened = create(&file, true)
         .map(|file| (file, true))
@@ -43,7 +43,7 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     let (mut handle, direct) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            return Disk {
+            return DiskRates {
                 directory: shown,
                 write: Fact::unknown(&error),
                 read: Fact::unknown(&error),
@@ -54,8 +54,11 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     // Removed from the directory at once, and from the disk when it is closed, however this program
     // ends.
     let removed = std::fs::remove_file(&file);
-    let mut memory = vec![0; CHUNK_BYTES + ALIGN];
-    let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+    let mut memory = vec![0; CHUNK_BYTES + ALIGNMENT_BYTES];
+    let start = memory
+        .as_ptr()
+        .align_offset(ALIGNMENT_BYTES)
+        .min(ALIGNMENT_BYTES);
     let chunk = memory
         .get_mut(start..start + CHUNK_BYTES)
         .unwrap_or_default();
@@ -65,7 +68,7 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
         Ok(_) => read(&mut handle, chunk, bounds),
         Err(_) => Err(io::Error::other("nothing could be written")),
     };
-    Disk {
+    DiskRates {
         directory: shown,
         write: written.into(),
         read: read.into(),

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::fact::Fact;
-use crate::facts::Link;
+use crate::facts::NetworkDevice;
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const GET_SETTINGS: u32 = 0x01;
@@ -17,14 +17,14 @@ const GET_GRO: u32 = 0x2b;
 
 /// `struct ethtool_value`.
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
 
 /// `struct ethtool_cmd`: 44 bytes, of which three fields matter here.
 #[repr(C)]
-struct Settings {
+struct EthtoolSettings {
     command: u32,
     supported: u32,
     advertising: u32,
@@ -35,11 +35,12 @@ struct Settings {
     more: [u8; 2],
     last: [u32; 3],
 }
-const _: () =
-    assert!(size_of::<Settings>() == 44 && std::mem::offset_of!(Settings, speed_high) == 28);
+const _: () = assert!(
+    size_of::<EthtoolSettings>() == 44 && std::mem::offset_of!(EthtoolSettings, speed_high) == 28
+);
 
 /// Fills in the properties that `ethtool` reports for the device.
-pub(super) fn look(link: &mut Link) {
+pub(super) fn fill_in(link: &mut NetworkDevice) {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
     let socket = match socket {
         Ok(socket) => socket,
@@ -50,7 +51,7 @@ pub(super) fn look(link: &mut Link) {
         }
     };
     let flag = |command| -> Fact<bool> {
-        let mut value = Value { command, data: 0 };
+        let mut value = EthtoolValue { command, data: 0 };
         ask(&socket, link.name.as_str(), &mut value)
             .map(|()| value.data != 0)
             .into()
@@ -66,13 +67,13 @@ pub(super) fn look(link: &mut Link) {
     ) = (tso, gso, gro, speed, duplex);
 }
 
-fn rate(socket: &OwnedFd, link: &Link) -> (Fact<u64>, Fact<bool>) {
+fn rate(socket: &OwnedFd, link: &NetworkDevice) -> (Fact<u64>, Fact<bool>) {
     if let Some(kind) = &link.kind {
         // A tun device reports 10 Mbit/s whatever it carries.
         let why = format!("a {kind} device has no rate of its own");
         return (Fact::unknown(&why), Fact::unknown(&why));
     }
-    let mut settings = Settings {
+    let mut settings = EthtoolSettings {
         command: GET_SETTINGS,
         supported: 0,
         advertising: 0,
@@ -106,11 +107,11 @@ fn read_settings(low: u16, high: u16, duplex: u8) -> (Fact<u64>, Fact<bool>) {
 
 /// Structures that the kernel writes an answer into: plain numbers throughout, for which any bytes
 /// are valid.
-trait Question {}
-impl Question for Value {}
-impl Question for Settings {}
+trait EthtoolQuery {}
+impl EthtoolQuery for EthtoolValue {}
+impl EthtoolQuery for EthtoolSettings {}
 
-fn ask<T: Question>(socket: &OwnedFd, device: &str, question: &mut T) -> io::Result<()> {
+fn ask<T: EthtoolQuery>(socket: &OwnedFd, device: &str, question: &mut T) -> io::Result<()> {
     let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
     // One byte is left for the terminating zero.
     let room = name.iter_mut().take(libc::IFNAMSIZ - 1);
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn loopback_has_offloads_and_a_missing_device_has_none() {
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
-        let mut value = Value {
+        let mut value = EthtoolValue {
             command: GET_TSO,
             data: 9,
         };

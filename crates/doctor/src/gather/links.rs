@@ -5,9 +5,9 @@
 use std::io;
 
 use super::ethtool;
-use super::netlink::{Answer, Connection, attributes, find, text_of, u32_of};
-use crate::fact::{Fact, Name};
-use crate::facts::{Counters, Link, Queue};
+use super::netlink::{NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32};
+use crate::fact::{CommandName, Fact};
+use crate::facts::{DeviceCounters, NetworkDevice, QueueDiscipline};
 
 const GET_LINK: u16 = 18;
 const NEW_LINK: u16 = 16;
@@ -24,14 +24,15 @@ const IFF_LOOPBACK: u32 = 8;
 const ROOT: u32 = 0xffff_ffff;
 
 /// Maximum number of devices reported.
-const MOST_LINKS: usize = 64;
-const MOST_QUEUES: usize = 32;
+const MAX_LINKS: usize = 64;
+const MAX_QUEUES: usize = 32;
 
 /// Returns the devices that are up, each with its index.
-pub(super) fn read(connection: &mut Connection) -> io::Result<Vec<(u32, Link)>> {
+pub(super) fn read(connection: &mut NetlinkSocket) -> io::Result<Vec<(u32, NetworkDevice)>> {
     let answers = connection.dump(GET_LINK, &[0; LINK_HEADER])?;
     let queues = connection.dump(GET_QDISC, &[0; QDISC_HEADER]);
-    let mut links: Vec<(u32, Link)> = answers.iter().filter_map(link).take(MOST_LINKS).collect();
+    let mut links: Vec<(u32, NetworkDevice)> =
+        answers.iter().filter_map(link).take(MAX_LINKS).collect();
     for (index, link) in &mut links {
         match &queues {
             Ok(queues) => add_queues(
@@ -43,23 +44,23 @@ pub(super) fn read(connection: &mut Connection) -> io::Result<Vec<(u32, Link)>> 
             ),
             Err(error) => link.queues = Fact::unknown(error),
         }
-        ethtool::look(link);
+        ethtool::fill_in(link);
     }
     Ok(links)
 }
 
 /// Parses a device. Returns `None` for loopback and for devices that are down.
-fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
+fn link((kind, payload): &NetlinkAnswer) -> Option<(u32, NetworkDevice)> {
     if *kind != NEW_LINK {
         return None;
     }
-    let index = u32_of(payload.get(4..8)?)?;
-    let flags = u32_of(payload.get(8..12)?)?;
+    let index = parse_u32(payload.get(4..8)?)?;
+    let flags = parse_u32(payload.get(8..12)?)?;
     if flags & IFF_UP == 0 || flags & IFF_LOOPBACK != 0 {
         return None;
     }
     let found = attributes(payload, LINK_HEADER);
-    let name = |of: &[u8]| text_of(of).and_then(|text| Name::new(text).ok());
+    let name = |of: &[u8]| parse_text(of).and_then(|text| CommandName::new(text).ok());
     // IFLA_LINKINFO, which contains IFLA_INFO_KIND.
     let made_by = find(&found, 18).and_then(|info| find(&attributes(info, 0), 1).and_then(name));
     // IFLA_QDISC: the root's kind, reported even if it is not listed.
@@ -67,9 +68,9 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
     let counters = find(&found, 23).and_then(counters);
     Some((
         index,
-        Link {
+        NetworkDevice {
             name: find(&found, 3).and_then(name)?,
-            mtu: find(&found, 4).and_then(u32_of)?,
+            mtu: find(&found, 4).and_then(parse_u32)?,
             kind: made_by,
             speed_mbps: Fact::unknown("not asked"),
             full_duplex: Fact::unknown("not asked"),
@@ -77,7 +78,7 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
             gso: Fact::unknown("not asked"),
             gro: Fact::unknown("not asked"),
             queues: match root {
-                Some(kind) => Fact::Known(vec![Queue {
+                Some(kind) => Fact::Known(vec![QueueDiscipline {
                     kind,
                     root: true,
                     drops: 0,
@@ -94,37 +95,38 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
 }
 
 /// Replaces the root's name by the listed queues, which have more detail.
-fn add_queues(link: &mut Link, queues: impl Iterator<Item = (u32, Queue)>) {
-    let mut queues: Vec<Queue> = queues.map(|(_, queue)| queue).take(MOST_QUEUES).collect();
+fn add_queues(link: &mut NetworkDevice, queues: impl Iterator<Item = (u32, QueueDiscipline)>) {
+    let mut queues: Vec<QueueDiscipline> =
+        queues.map(|(_, queue)| queue).take(MAX_QUEUES).collect();
     if !queues.is_empty() {
         queues.sort_by_key(|queue| !queue.root);
         link.queues = Fact::Known(queues);
     }
 }
 
-fn queue((kind, payload): &Answer) -> Option<(u32, Queue)> {
+fn queue((kind, payload): &NetlinkAnswer) -> Option<(u32, QueueDiscipline)> {
     if *kind != NEW_QDISC {
         return None;
     }
-    let index = u32_of(payload.get(4..8)?)?;
-    let parent = u32_of(payload.get(12..16)?)?;
+    let index = parse_u32(payload.get(4..8)?)?;
+    let parent = parse_u32(payload.get(12..16)?)?;
     let found = attributes(payload, QDISC_HEADER);
     // TCA_KIND, TCA_OPTIONS, TCA_STATS2.
     let kind = find(&found, 1)
-        .and_then(text_of)
-        .and_then(|text| Name::new(text).ok())?;
+        .and_then(parse_text)
+        .and_then(|text| CommandName::new(text).ok())?;
     let rate = match kind.as_str() {
         "tbf" => find(&found, 2).and_then(tbf_rate),
         _ => None,
     };
     // TCA_STATS_QUEUE: qlen, backlog, drops, ...
     let drops = find(&found, 7).and_then(|stats| {
-        find(&attributes(stats, 0), 3).and_then(|queue| u32_of(queue.get(8..12)?))
+        find(&attributes(stats, 0), 3).and_then(|queue| parse_u32(queue.get(8..12)?))
     });
     let root = parent == ROOT;
     Some((
         index,
-        Queue {
+        QueueDiscipline {
             kind,
             root,
             drops: drops.unwrap_or(0).into(),
@@ -140,11 +142,11 @@ fn tbf_rate(options: &[u8]) -> Option<u64> {
         find(&found, 4).and_then(|value| value.first_chunk().copied().map(u64::from_ne_bytes));
     // `struct tc_ratespec` begins with four bytes of other things and two 16-bit numbers.
     long.or_else(|| {
-        find(&found, 1).and_then(|parameters| u32_of(parameters.get(8..12)?).map(u64::from))
+        find(&found, 1).and_then(|parameters| parse_u32(parameters.get(8..12)?).map(u64::from))
     })
 }
 
-fn counters(value: &[u8]) -> Option<Counters> {
+fn counters(value: &[u8]) -> Option<DeviceCounters> {
     let at = |index: usize| {
         let from = index * 8;
         value
@@ -153,7 +155,7 @@ fn counters(value: &[u8]) -> Option<Counters> {
             .copied()
             .map(u64::from_ne_bytes)
     };
-    Some(Counters {
+    Some(DeviceCounters {
         rx_packets: at(0)?,
         tx_packets: at(1)?,
         rx_errors: at(4)?,
@@ -170,7 +172,7 @@ mod tests {
     use super::super::netlink::{ROUTE, put};
     use super::*;
 
-    fn link_message(flags: u32, fill: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    fn link_message(flags: u32, fill: impl FnOnce(&mut Vec<u8>)) -> NetlinkAnswer {
         let mut bytes = vec![0; 4];
         bytes.extend_from_slice(&7u32.to_ne_bytes());
         bytes.extend_from_slice(&flags.to_ne_bytes());
@@ -194,7 +196,7 @@ mod tests {
         let (index, found) = link(&link_message(IFF_UP, fill)).unwrap();
         assert_eq!((index, found.name.as_str(), found.mtu), (7, "tun0", 1400));
         assert_eq!(found.kind.unwrap().as_str(), "tun");
-        let counted = Counters {
+        let counted = DeviceCounters {
             rx_packets: 0,
             tx_packets: 1,
             rx_errors: 4,
@@ -238,7 +240,7 @@ mod tests {
 
     #[test]
     fn this_machine_answers() {
-        let links = read(&mut Connection::open(ROUTE).unwrap()).unwrap();
+        let links = read(&mut NetlinkSocket::open(ROUTE).unwrap()).unwrap();
         assert!(links.iter().all(|(index, link)| *index > 0 && link.mtu > 0));
     }
 

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::netlink::{Answer, Connection, GENERIC, attributes, find, put, text_of, u32_of};
+use super::netlink::{
+    GENERIC, NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put,
+};
 use super::route::address;
 use crate::facts::CachedMetrics;
 
@@ -17,7 +19,7 @@ const GET: u8 = 1;
 
 /// Returns the cached metrics; `None` without any.
 pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
-    let mut connection = Connection::open(GENERIC)?;
+    let mut connection = NetlinkSocket::open(GENERIC)?;
     let mut question = vec![GET_FAMILY, 1, 0, 0];
     put(&mut question, 2, b"tcp_metrics\0"); // CTRL_ATTR_FAMILY_NAME
     let answer = connection.get(CONTROLLER, &question)?;
@@ -34,11 +36,11 @@ pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
         .find(|metrics| metrics.host == host))
 }
 
-fn family((_, payload): &Answer) -> Option<u16> {
+fn family((_, payload): &NetlinkAnswer) -> Option<u16> {
     let found = attributes(payload, HEADER);
     // Only if the answer fits the question: CTRL_ATTR_FAMILY_NAME, CTRL_ATTR_FAMILY_ID.
     find(&found, 2)
-        .and_then(text_of)
+        .and_then(parse_text)
         .filter(|name| *name == "tcp_metrics")?;
     find(&found, 1)?
         .first_chunk()
@@ -46,7 +48,7 @@ fn family((_, payload): &Answer) -> Option<u16> {
         .map(u16::from_ne_bytes)
 }
 
-fn metrics((_, payload): &Answer) -> Option<CachedMetrics> {
+fn metrics((_, payload): &NetlinkAnswer) -> Option<CachedMetrics> {
     let found = attributes(payload, HEADER);
     // TCP_METRICS_ATTR_ADDR_IPV4, _IPV6; _VALS holds each metric under its own number plus one.
     let host = find(&found, 1)
@@ -57,8 +59,8 @@ fn metrics((_, payload): &Answer) -> Option<CachedMetrics> {
         .unwrap_or_default();
     Some(CachedMetrics {
         host,
-        ssthresh: find(&values, 3).and_then(u32_of), // TCP_METRIC_SSTHRESH
-        cwnd: find(&values, 4).and_then(u32_of),     // TCP_METRIC_CWND
+        ssthresh: find(&values, 3).and_then(parse_u32), // TCP_METRIC_SSTHRESH
+        cwnd: find(&values, 4).and_then(parse_u32),     // TCP_METRIC_CWND
     })
 }
 

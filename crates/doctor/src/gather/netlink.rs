@@ -19,15 +19,15 @@ const HEADER: usize = 16;
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// Socket to the kernel.
-pub(super) struct Connection {
+pub(super) struct NetlinkSocket {
     socket: Socket,
     sequence: u32,
 }
 
 /// An answer: its type, and the bytes after the netlink header.
-pub(super) type Answer = (u16, Vec<u8>);
+pub(super) type NetlinkAnswer = (u16, Vec<u8>);
 
-impl Connection {
+impl NetlinkSocket {
     /// Opens a socket for a netlink protocol.
     pub(super) fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
@@ -40,7 +40,7 @@ impl Connection {
     }
 
     /// Queries one object.
-    pub(super) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<Answer> {
+    pub(super) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<NetlinkAnswer> {
         let answers = self.ask(kind, REQUEST, body)?;
         answers.into_iter().next().ok_or_else(|| {
             io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel gave no answer")
@@ -48,11 +48,11 @@ impl Connection {
     }
 
     /// Queries all objects of a kind.
-    pub(super) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
+    pub(super) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<NetlinkAnswer>> {
         self.ask(kind, REQUEST | DUMP, body)
     }
 
-    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
+    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<NetlinkAnswer>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = Vec::with_capacity(HEADER + body.len());
         message.extend_from_slice(
@@ -105,7 +105,11 @@ impl Connection {
 }
 
 /// Parses the answers in one datagram. Returns true if they are complete.
-fn read_datagram(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Answer>) -> io::Result<bool> {
+fn read_datagram(
+    mut bytes: &[u8],
+    sequence: u32,
+    answers: &mut Vec<NetlinkAnswer>,
+) -> io::Result<bool> {
     let malformed = |_| {
         io::Error::new(
             io::ErrorKind::InvalidData,
@@ -163,12 +167,12 @@ pub(super) fn find(attributes: &[(u16, Vec<u8>)], kind: u16) -> Option<&[u8]> {
 }
 
 /// Parses a number in the machine's byte order.
-pub(super) fn u32_of(value: &[u8]) -> Option<u32> {
+pub(super) fn parse_u32(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
 /// Parses zero-terminated text.
-pub(super) fn text_of(value: &[u8]) -> Option<&str> {
+pub(super) fn parse_text(value: &[u8]) -> Option<&str> {
     let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
     std::str::from_utf8(value.get(..end)?).ok()
 }
@@ -219,8 +223,8 @@ mod tests {
         put(&mut bytes, 3, b"eth0\0");
         put(&mut bytes, 4, &1500u32.to_ne_bytes());
         let found = attributes(&bytes, 4);
-        assert_eq!(find(&found, 3).and_then(text_of), Some("eth0"));
-        assert_eq!(find(&found, 4).and_then(u32_of), Some(1500));
+        assert_eq!(find(&found, 3).and_then(parse_text), Some("eth0"));
+        assert_eq!(find(&found, 4).and_then(parse_u32), Some(1500));
         assert_eq!(find(&found, 5), None);
     }
 
@@ -231,7 +235,7 @@ mod tests {
         ) {
             let _ = read_datagram(&bytes, 0, &mut Vec::new());
             for (_, value) in attributes(&bytes, skip) {
-                let _ = (text_of(&value), u32_of(&value), attributes(&value, 0));
+                let _ = (parse_text(&value), parse_u32(&value), attributes(&value, 0));
             }
         }
     }

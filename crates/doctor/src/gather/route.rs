@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::netlink::{Answer, Connection, attributes, find, put, text_of, u32_of};
-use crate::fact::{Fact, Name};
-use crate::facts::{Link, Route};
+use super::netlink::{NetlinkAnswer, NetlinkSocket, attributes, find, parse_text, parse_u32, put};
+use crate::fact::{CommandName, Fact};
+use crate::facts::{HostRoute, NetworkDevice};
 
 const GET_ROUTE: u16 = 26;
 const NEW_ROUTE: u16 = 24;
@@ -13,17 +13,17 @@ const HEADER: usize = 12;
 
 /// Addresses that only the default route covers: they are in documentation networks (RFC 5737, RFC
 /// 3849), which no specific route names.
-const SOMEWHERE: [IpAddr; 2] = [
+const DEFAULT_ROUTE_HOSTS: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
 /// Returns the route to `host`, or the default route.
 pub(super) fn read(
-    connection: &mut Connection,
+    connection: &mut NetlinkSocket,
     host: Option<IpAddr>,
-    links: &[(u32, Link)],
-) -> Fact<Route> {
+    links: &[(u32, NetworkDevice)],
+) -> Fact<HostRoute> {
     let mut ask = |to: IpAddr| {
         let answer = connection
             .get(GET_ROUTE, &question(to))
@@ -36,7 +36,7 @@ pub(super) fn read(
             .map_err(|why| format!("no route to {host}: {why}"))
             .into(),
         None => {
-            let [v4, v6] = SOMEWHERE;
+            let [v4, v6] = DEFAULT_ROUTE_HOSTS;
             ask(v4)
                 .or_else(|_| ask(v6))
                 .map_err(|why| format!("no default route: {why}"))
@@ -59,23 +59,27 @@ fn question(to: IpAddr) -> Vec<u8> {
     body
 }
 
-fn route((kind, payload): &Answer, host: Option<IpAddr>, links: &[(u32, Link)]) -> Option<Route> {
+fn route(
+    (kind, payload): &NetlinkAnswer,
+    host: Option<IpAddr>,
+    links: &[(u32, NetworkDevice)],
+) -> Option<HostRoute> {
     if *kind != NEW_ROUTE {
         return None;
     }
     let found = attributes(payload, HEADER);
-    let device = find(&found, 4).and_then(u32_of)?; // RTA_OIF
+    let device = find(&found, 4).and_then(parse_u32)?; // RTA_OIF
     let link = links.iter().find(|(index, _)| *index == device)?;
     let metrics = find(&found, 8)
         .map(|value| attributes(value, 0))
         .unwrap_or_default(); // RTA_METRICS
-    let name = |of: &[u8]| text_of(of).and_then(|text| Name::new(text).ok());
-    Some(Route {
+    let name = |of: &[u8]| parse_text(of).and_then(|text| CommandName::new(text).ok());
+    Some(HostRoute {
         to: host,
         device: link.1.name.clone(),
         gateway: find(&found, 5).and_then(address), // RTA_GATEWAY
         source: find(&found, 7).and_then(address),  // RTA_PREFSRC
-        mtu: find(&metrics, 2).and_then(u32_of),    // RTAX_MTU
+        mtu: find(&metrics, 2).and_then(parse_u32), // RTAX_MTU
         congestion: find(&metrics, 16).and_then(name), // RTAX_CC_ALGO
     })
 }
@@ -101,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_kernels_route_is_read_and_loopback_excluded() {
-        let mut connection = Connection::open(ROUTE).unwrap();
+        let mut connection = NetlinkSocket::open(ROUTE).unwrap();
         let links = links::read(&mut connection).unwrap();
         let there = read(&mut connection, Some(Ipv4Addr::LOCALHOST.into()), &links);
         assert!(

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::Read;
 
-use crate::fact::Name;
-use crate::facts::Tcp;
+use crate::fact::CommandName;
+use crate::facts::TcpSettings;
 
 /// Maximum bytes of a setting, which is one line.
 const MAX_SETTING_BYTES: u64 = 4096;
 
-pub(super) fn tcp() -> Tcp {
+pub(super) fn tcp() -> TcpSettings {
     let ipv4 = |name: &str| read(&format!("net/ipv4/tcp_{name}"));
     let flag = |name: &str| {
         ipv4(name)
@@ -24,7 +24,7 @@ pub(super) fn tcp() -> Tcp {
             .and_then(|text| number(&text))
             .into()
     };
-    Tcp {
+    TcpSettings {
         rmem: three("rmem"),
         wmem: three("wmem"),
         rmem_max: core("rmem_max"),
@@ -76,11 +76,11 @@ fn numbers<const N: usize>(text: &str) -> Result<[u64; N], String> {
         .ok_or_else(|| format!("not {N} numbers: {text:?}"))
 }
 
-pub(super) fn name(text: &str) -> Result<Name, String> {
-    Name::new(text.trim()).map_err(|error| format!("{error}: {text:?}"))
+pub(super) fn name(text: &str) -> Result<CommandName, String> {
+    CommandName::new(text.trim()).map_err(|error| format!("{error}: {text:?}"))
 }
 
-fn names(text: &str) -> Result<Vec<Name>, String> {
+fn names(text: &str) -> Result<Vec<CommandName>, String> {
     text.split_ascii_whitespace().map(name).collect()
 }
 
@@ -106,7 +106,7 @@ mod tests {
         assert!(number("").is_err() && number("99999999999999999999").is_err());
         let list = names("reno bbr cubic\n").unwrap();
         assert_eq!(
-            list.iter().map(Name::as_str).collect::<Vec<_>>(),
+            list.iter().map(CommandName::as_str).collect::<Vec<_>>(),
             ["reno", "bbr", "cubic"]
         );
         assert!(names("reno $(x)").is_err());

@@ -12,7 +12,7 @@ use rustix::net::sockopt::{
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::Fate;
-use crate::fact::Name;
+use crate::fact::CommandName;
 use crate::path::Negotiated;
 
 /// Interval at which the kernel is asked whether the segment was acknowledged.
@@ -22,7 +22,7 @@ const ACK_POLL_INTERVAL: Timespec = Timespec {
 };
 
 /// Result of an attempt to connect.
-pub(super) struct Dialled {
+pub(super) struct ConnectResult {
     /// One round trip: from the first packet to the answer, whether it accepted or refused the
     /// connection.
     pub rtt: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Dialled {
     pub connection: Option<TcpStream>,
 }
 
-pub(super) fn dial(address: SocketAddr, connect_timeout: Duration) -> io::Result<Dialled> {
+pub(super) fn dial(address: SocketAddr, connect_timeout: Duration) -> io::Result<ConnectResult> {
     let start = Instant::now();
     match connect(address, None, connect_timeout) {
         Ok(connection) => {
@@ -40,12 +40,12 @@ pub(super) fn dial(address: SocketAddr, connect_timeout: Duration) -> io::Result
             let rtt = measured
                 .filter(|rtt| !rtt.is_zero())
                 .map_or(elapsed, |rtt| rtt.min(elapsed));
-            Ok(Dialled {
+            Ok(ConnectResult {
                 rtt,
                 connection: Some(connection),
             })
         }
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(Dialled {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(ConnectResult {
             rtt: start.elapsed(),
             connection: None,
         }),
@@ -88,7 +88,7 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
             let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
             std::str::from_utf8(&name)
                 .ok()
-                .and_then(|name| Name::new(name).ok())
+                .and_then(|name| CommandName::new(name).ok())
         });
     Ok(Negotiated {
         timestamps: info.timestamps,
@@ -101,7 +101,7 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
 
 /// Sends one full segment on a connection of its own, in a packet of at most `size` bytes (or as
 /// large as possible). Returns the packet's size and its fate.
-pub(super) fn segment(
+pub(super) fn probe_segment(
     address: SocketAddr,
     size: Option<u32>,
     rtt: Duration,

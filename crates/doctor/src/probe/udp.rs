@@ -15,10 +15,10 @@ use rustix::net::sockopt::{
 use super::Fate;
 
 /// Port that traceroute uses as well: no service listens there.
-const PORT: u16 = 33_434;
+const TRACEROUTE_PORT: u16 = 33_434;
 /// Time to wait for an answer. Hosts send such answers at most once a second after the first few
 /// (Linux: `icmp_ratelimit`).
-const ANSWER: Duration = Duration::from_millis(1200);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1200);
 
 /// A socket that sends unfragmented datagrams, whatever path MTU the kernel has cached.
 pub(super) struct Prober {
@@ -29,13 +29,13 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    pub(super) fn to(host: IpAddr, rtt: Duration) -> io::Result<Self> {
+    pub(super) fn open(host: IpAddr, rtt: Duration) -> io::Result<Self> {
         let any: IpAddr = match host {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = UdpSocket::bind((any, 0))?;
-        socket.connect((host, PORT))?;
+        socket.connect((host, TRACEROUTE_PORT))?;
         let (headers, first_hop) = match host {
             IpAddr::V4(_) => {
                 set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::PROBE)?;
@@ -51,7 +51,7 @@ impl Prober {
             headers,
             // A datagram's length is a 16-bit number.
             first_hop: first_hop.min(65_535),
-            answer_timeout: ANSWER.max(4 * rtt),
+            answer_timeout: ANSWER_TIMEOUT.max(4 * rtt),
         })
     }
 
@@ -61,7 +61,7 @@ impl Prober {
     }
 
     /// Sends a packet of `size` bytes, and waits for its fate.
-    pub(super) fn datagram(&self, size: u32) -> io::Result<Fate> {
+    pub(super) fn probe_datagram(&self, size: u32) -> io::Result<Fate> {
         // Discards a late answer to the previous probe.
         let _ = self.socket.take_error();
         let data = vec![0; size.saturating_sub(self.headers) as usize];

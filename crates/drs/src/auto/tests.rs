@@ -1,25 +1,25 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{Buffers, Congestion, Evidence, Queues, TcpInfo};
+use crate::{CongestionState, Evidence, SocketBuffers, SocketQueues, TcpInfo};
 
 const MB: u32 = 1 << 20;
-const LOCKED: Option<Locks> = Some(Locks {
+const LOCKED: Option<BufferLocks> = Some(BufferLocks {
     send: true,
     receive: true,
 });
-const UNLOCKED: Option<Locks> = Some(Locks {
+const UNLOCKED: Option<BufferLocks> = Some(BufferLocks {
     send: false,
     receive: false,
 });
 
-fn host() -> Host {
-    Host {
+fn host() -> HostLimits {
+    HostLimits {
         receive_autotune: 6 * MB,
         receive_explicit: 32 * MB,
         send_autotune: 4 * MB,
         send_explicit: 32 * MB,
-        ..Host::default()
+        ..HostLimits::default()
     }
 }
 
@@ -33,13 +33,13 @@ fn sample(buffer: u32) -> Sample {
             bytes_sent: Some(100_000_000),
             ..TcpInfo::default()
         },
-        queues: Queues::default(),
-        buffers: Buffers {
+        queues: SocketQueues::default(),
+        buffers: SocketBuffers {
             send: buffer,
             receive: buffer,
-            ..Buffers::default()
+            ..SocketBuffers::default()
         },
-        congestion: Congestion {
+        congestion: CongestionState {
             name: CongestionName::from_kernel(b"reno"),
             bbr: None,
         },
@@ -62,7 +62,12 @@ fn verdict(limit: Limit) -> Verdict {
 }
 
 /// Decides on a sample whose buffers have these locks.
-fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
+fn decide(
+    auto: &mut AutoMode,
+    sample: &Sample,
+    verdict: &Verdict,
+    locks: Option<BufferLocks>,
+) -> Orders {
     let mut sample = *sample;
     sample.buffers.send_locked = locks.map(|locks| locks.send);
     sample.buffers.receive_locked = locks.map(|locks| locks.receive);
@@ -71,11 +76,11 @@ fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Loc
 
 /// Returns the orders after the same verdict `times` times.
 fn after(
-    auto: &mut Auto,
+    auto: &mut AutoMode,
     times: u32,
     sample: &Sample,
     limit: Limit,
-    locks: Option<Locks>,
+    locks: Option<BufferLocks>,
 ) -> Orders {
     let mut last = Orders::default();
     for _ in 0..times {
@@ -91,7 +96,7 @@ fn actions(orders: &Orders) -> Vec<Action> {
 #[test]
 fn one_verdict_or_another_limit_causes_no_action() {
     let small = sample(64 << 10);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     assert_eq!(
         after(&mut auto, 1, &small, Limit::ReceiveWindow, LOCKED),
         Orders::default()
@@ -100,7 +105,7 @@ fn one_verdict_or_another_limit_causes_no_action() {
         .into_iter()
         .filter(|limit| *limit != Limit::ReceiveWindow)
     {
-        let mut auto = Auto::new(Side::Receiving, host());
+        let mut auto = AutoMode::new(Side::Receiving, host());
         assert_eq!(
             after(&mut auto, 20, &small, limit, LOCKED),
             Orders::default(),
@@ -112,7 +117,7 @@ fn one_verdict_or_another_limit_causes_no_action() {
 #[test]
 fn a_programs_own_small_buffer_goes_back_to_autotuning() {
     let small = sample(64 << 10);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     let orders = after(&mut auto, 2, &small, Limit::ReceiveWindow, LOCKED);
     assert_eq!(
         actions(&orders),
@@ -122,7 +127,7 @@ fn a_programs_own_small_buffer_goes_back_to_autotuning() {
             Action::WindowClamp(128 << 10)
         ]
     );
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     let orders = after(&mut auto, 2, &small, Limit::SendBuffer, LOCKED);
     assert_eq!(
         actions(&orders),
@@ -133,7 +138,7 @@ fn a_programs_own_small_buffer_goes_back_to_autotuning() {
 #[test]
 fn autotuning_below_its_ceiling_is_left_alone_unless_it_stalls() {
     let growing = sample(MB);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     assert_eq!(
         after(&mut auto, 7, &growing, Limit::ReceiveWindow, UNLOCKED),
         Orders::default()
@@ -152,7 +157,7 @@ fn autotuning_below_its_ceiling_is_left_alone_unless_it_stalls() {
 #[test]
 fn explicit_buffer_is_set_only_if_larger_than_ceiling() {
     let full = sample(6 * MB);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     let orders = after(&mut auto, 2, &full, Limit::ReceiveWindow, UNLOCKED);
     assert_eq!(
         actions(&orders),
@@ -169,11 +174,11 @@ fn explicit_buffer_is_set_only_if_larger_than_ceiling() {
         Some((Action::ReceiveBuffer(_), Cause::AutotuneCeiling { ceiling })) if ceiling == 6 * MB
     ));
 
-    let untuned = Host {
+    let untuned = HostLimits {
         receive_explicit: 425_984,
         ..host()
     };
-    let mut auto = Auto::new(Side::Receiving, untuned);
+    let mut auto = AutoMode::new(Side::Receiving, untuned);
     let orders = after(&mut auto, 2, &full, Limit::ReceiveWindow, UNLOCKED);
     assert_eq!(actions(&orders), []);
     assert!(matches!(
@@ -188,12 +193,12 @@ fn no_action_ever_asks_for_less_than_there_is() {
         for explicit in [425_984, 8 * MB, 32 * MB, u32::MAX] {
             for autotune in [0, 6 * MB, 64 * MB, u32::MAX] {
                 for locks in [None, LOCKED, UNLOCKED] {
-                    let host = Host {
+                    let host = HostLimits {
                         receive_autotune: autotune,
                         receive_explicit: explicit,
                         ..host()
                     };
-                    let mut auto = Auto::new(Side::Receiving, host);
+                    let mut auto = AutoMode::new(Side::Receiving, host);
                     for _ in 0..12 {
                         let orders = decide(
                             &mut auto,
@@ -216,13 +221,14 @@ fn no_action_ever_asks_for_less_than_there_is() {
 
 #[test]
 fn unscaled_window_needs_streams_or_beyond_16_a_depot() {
-    let host = Host {
+    let host = HostLimits {
         scales_windows: false,
         ..host()
     };
-    let mut auto = Auto::new(Side::Receiving, host);
-    let advice =
-        |auto: &mut Auto| after(auto, 2, &sample(64 << 10), Limit::ReceiveWindow, LOCKED).advice;
+    let mut auto = AutoMode::new(Side::Receiving, host);
+    let advice = |auto: &mut AutoMode| {
+        after(auto, 2, &sample(64 << 10), Limit::ReceiveWindow, LOCKED).advice
+    };
     assert!(matches!(
         advice(&mut auto),
         Some(Advice::Streams { streams: 2, .. })
@@ -238,7 +244,7 @@ fn unscaled_window_needs_streams_or_beyond_16_a_depot() {
 
 #[test]
 fn the_sender_can_only_advise_about_the_peers_window() {
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     let orders = after(&mut auto, 2, &sample(MB), Limit::ReceiveWindow, LOCKED);
     assert_eq!(actions(&orders), []);
     let cause = Cause::PeerWindow { window: 65_535 };
@@ -249,7 +255,7 @@ fn the_sender_can_only_advise_about_the_peers_window() {
 fn random_losses_want_bbr_or_else_a_depot() {
     let mut lossy = sample(MB);
     lossy.info.retransmits = 80; // of 100,000 segments: 8e-4
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     assert_eq!(
         after(&mut auto, 4, &lossy, Limit::Loss, None),
         Orders::default()
@@ -267,12 +273,12 @@ fn random_losses_want_bbr_or_else_a_depot() {
     };
     assert_eq!(per_million, 800);
     assert!((3_464_000..3_464_200).contains(&mathis_bps), "{mathis_bps}");
-    let host = Host {
+    let host = HostLimits {
         may_use_bbr: true,
         ..host()
     };
     let orders = after(
-        &mut Auto::new(Side::Sending, host),
+        &mut AutoMode::new(Side::Sending, host),
         5,
         &lossy,
         Limit::Loss,
@@ -288,7 +294,7 @@ fn random_losses_want_bbr_or_else_a_depot() {
 
 #[test]
 fn reservation_is_paced_once_and_other_pacing_reported() {
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     auto.reserved = Some(125_000_000);
     let orders = after(&mut auto, 1, &sample(MB), Limit::Growing, None);
     assert_eq!(actions(&orders), [Action::PacingRate(125_000_000)]);
@@ -297,7 +303,7 @@ fn reservation_is_paced_once_and_other_pacing_reported() {
         Orders::default()
     );
     let orders = after(
-        &mut Auto::new(Side::Sending, host()),
+        &mut AutoMode::new(Side::Sending, host()),
         2,
         &sample(MB),
         Limit::Pacing,
@@ -308,7 +314,7 @@ fn reservation_is_paced_once_and_other_pacing_reported() {
 
 #[test]
 fn a_large_unsent_backlog_is_cut_once() {
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     let mut path = verdict(Limit::Path);
     path.evidence.unsent = 3_000_000;
     let mut given = vec![];
@@ -317,7 +323,7 @@ fn a_large_unsent_backlog_is_cut_once() {
     }
     assert_eq!(given, [Action::UnsentLimit(500_000)]);
     path.evidence.unsent = 1_000_000;
-    let mut auto = Auto::new(Side::Sending, host());
+    let mut auto = AutoMode::new(Side::Sending, host());
     for _ in 0..9 {
         assert_eq!(
             decide(&mut auto, &sample(MB), &path, None),
@@ -331,7 +337,7 @@ fn a_window_at_the_end_of_its_scaling_takes_streams() {
     let mut capped = sample(4 * MB);
     capped.info.receive_window_shift = Some(1);
     capped.info.receive_window = Some(131_070);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     let orders = after(&mut auto, 9, &capped, Limit::ReceiveWindow, LOCKED);
     let cause = Cause::WindowScale { largest: 131_070 };
     assert_eq!(
@@ -343,7 +349,7 @@ fn a_window_at_the_end_of_its_scaling_takes_streams() {
 #[test]
 fn trimming_stops_when_the_window_binds() {
     let excessive = sample(14 * MB);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     let held = after(&mut auto, 20, &excessive, Limit::Path, UNLOCKED);
     assert!(matches!(actions(&held)[..], [Action::WindowClamp(bytes)] if bytes < MB));
     let orders = after(&mut auto, 1, &excessive, Limit::ReceiveWindow, UNLOCKED);
@@ -353,10 +359,11 @@ fn trimming_stops_when_the_window_binds() {
 #[test]
 fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     let mut excessive = sample(14 * MB);
-    let mut auto = Auto::new(Side::Receiving, host());
+    let mut auto = AutoMode::new(Side::Receiving, host());
     let mut path = verdict(Limit::Path);
     path.evidence.goodput_bps = 36e6; // 450 KB in 100 ms
-    let step = |auto: &mut Auto, sample: &Sample| actions(&decide(auto, sample, &path, UNLOCKED));
+    let step =
+        |auto: &mut AutoMode, sample: &Sample| actions(&decide(auto, sample, &path, UNLOCKED));
     for _ in 0..18 {
         assert_eq!(step(&mut auto, &excessive), []);
     }

@@ -19,7 +19,7 @@ const MIN_SEGMENTS_BEHIND: u64 = 2;
 
 /// Recently arrived segments.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Holes {
+pub(super) struct HoleTracker {
     /// Arrivals since the last round trip ended. Those of that round trip are in `before`: a hole
     /// may begin in one and be filled in the next.
     now: Arrivals,
@@ -35,10 +35,10 @@ struct Arrivals {
     open: bool,
 }
 
-impl Holes {
+impl HoleTracker {
     /// Takes the arrivals between two samples. Returns true if they show that segments were lost.
     /// `rtt` is the round-trip time.
-    pub(super) fn show_loss(&mut self, before: &Sample, now: &Sample, rtt: Duration) -> bool {
+    pub(super) fn observe(&mut self, before: &Sample, now: &Sample, rtt: Duration) -> bool {
         let grown = |counter: fn(&Sample) -> Option<u32>| {
             Some(counter(now)?.wrapping_sub(counter(before)?))
         };

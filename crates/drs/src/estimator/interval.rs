@@ -48,10 +48,10 @@ impl Interval {
     pub fn look(&mut self, sample: &Sample) {
         self.last = *sample;
         self.looks = self.looks.saturating_add(1);
-        self.starved += u32::from(starved(sample));
-        self.windowed += u32::from(windowed(sample));
-        self.buffer_full += u32::from(buffer_full(sample));
-        self.held += u32::from(held(sample));
+        self.starved += u32::from(is_starved(sample));
+        self.windowed += u32::from(is_window_limited(sample));
+        self.buffer_full += u32::from(is_buffer_full(sample));
+        self.held += u32::from(is_held_by_host(sample));
         self.peer_window += u64::from(sample.info.send_window.unwrap_or(0));
         self.unread += u64::from(sample.queues.unread);
         self.offered += u64::from(sample.info.receive_window.unwrap_or(0));
@@ -179,18 +179,18 @@ pub fn receiving_rtt(sample: &Sample) -> Duration {
 }
 
 /// Returns true if no data waits, although both windows and the buffer have room.
-fn starved(sample: &Sample) -> bool {
+fn is_starved(sample: &Sample) -> bool {
     let mss = u64::from(sample.info.send_mss);
     u64::from(sample.queues.unsent) < mss.max(1)
         && sample.in_flight() + 2 * mss <= sample.congestion_window().max(2 * mss)
-        && !buffer_full(sample)
-        && !window_full(sample)
+        && !is_buffer_full(sample)
+        && !is_window_full(sample)
 }
 
 /// Returns true if the peer's window holds back the waiting data.
-fn windowed(sample: &Sample) -> bool {
+fn is_window_limited(sample: &Sample) -> bool {
     sample.queues.unsent > 0
-        && window_full(sample)
+        && is_window_full(sample)
         && sample
             .info
             .send_window
@@ -199,7 +199,7 @@ fn windowed(sample: &Sample) -> bool {
 
 /// Returns true if less than a tenth of the peer's window, or three segments, is free of data in
 /// flight.
-fn window_full(sample: &Sample) -> bool {
+fn is_window_full(sample: &Sample) -> bool {
     sample.info.send_window.is_some_and(|window| {
         let window = u64::from(window);
         let nearly = (window / 10).max(3 * u64::from(sample.info.send_mss));
@@ -215,7 +215,7 @@ fn window_full(sample: &Sample) -> bool {
 /// the kernel sizes grows as soon as a program waits for it, so it is a limit only if it is full
 /// (and at its ceiling). The kernel's own count of time stalled on the buffer misses programs that
 /// write one segment at a time.
-fn buffer_full(sample: &Sample) -> bool {
+fn is_buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
         u64::from(sample.buffers.send),
@@ -229,15 +229,15 @@ fn buffer_full(sample: &Sample) -> bool {
 }
 
 /// Returns true if at least a segment waits, although neither window holds it back.
-fn held(sample: &Sample) -> bool {
+fn is_held_by_host(sample: &Sample) -> bool {
     sample.queues.unsent >= sample.info.send_mss.max(1)
-        && !cwnd_full(sample)
-        && !window_full(sample)
+        && !is_congestion_window_full(sample)
+        && !is_window_full(sample)
 }
 
 /// Returns true if less than an eighth of the congestion window, or three segments, is free. During
 /// loss recovery the window always counts as full.
-fn cwnd_full(sample: &Sample) -> bool {
+fn is_congestion_window_full(sample: &Sample) -> bool {
     let window = sample.congestion_window();
     let nearly = (window / 8).max(3 * u64::from(sample.info.send_mss));
     sample.info.lost > 0 || sample.in_flight() + nearly > window

@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use super::holes::Holes;
+use super::holes::HoleTracker;
 use super::interval::{Interval, receiving_rtt};
-use super::round_trips::{MinQueue, RoundTrips};
+use super::round_trips::{MinQueue, RttTracker};
 use crate::{Limit, Sample};
 
 /// Minimum part of unread data in the sum of window and unread data if the program reads too
@@ -24,49 +24,49 @@ const MIN_QUEUE: MinQueue = MinQueue {
 /// it.
 const MIN_RTT_DRAWS: u64 = 4;
 /// Round trips after a standing queue within which a loss counts as an overflow of that queue.
-const ROUNDS_OF_LOSS: u32 = 3;
+const MAX_ROUNDS_TO_LOSS: u32 = 3;
 /// Time after a loss during which losses are the limit, unless something else shows. A window that
 /// takes longer to grow back cannot be distinguished from a sender that simply sends no faster.
 const LOSS_MEMORY: Duration = Duration::from_secs(3);
 
 /// Memory of a flow from interval to interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct ReceiverMemory {
     before: Option<Sample>,
-    round_trips: RoundTrips,
-    holes: Holes,
+    round_trips: RttTracker,
+    holes: HoleTracker,
     queue_seen: Option<Duration>,
-    loss: Option<Loss>,
+    loss: Option<ObservedLoss>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Loss {
+struct ObservedLoss {
     at: Duration,
     by_queue: bool,
 }
 
-impl Default for Memory {
+impl Default for ReceiverMemory {
     fn default() -> Self {
         Self {
             before: None,
-            round_trips: RoundTrips::new(MIN_QUEUE),
-            holes: Holes::default(),
+            round_trips: RttTracker::new(MIN_QUEUE),
+            holes: HoleTracker::default(),
             queue_seen: None,
             loss: None,
         }
     }
 }
 
-impl Memory {
+impl ReceiverMemory {
     pub fn look(&mut self, sample: &Sample) {
         let before = self
             .before
             .replace(*sample)
             .filter(|before| before.at <= sample.at);
         let rtt = receiving_rtt(sample);
-        if before.is_some_and(|before| self.holes.show_loss(&before, sample, rtt)) {
+        if before.is_some_and(|before| self.holes.observe(&before, sample, rtt)) {
             let round = rtt.max(Duration::from_millis(100));
-            let recent = round.saturating_mul(ROUNDS_OF_LOSS);
+            let recent = round.saturating_mul(MAX_ROUNDS_TO_LOSS);
             let by_queue = self
                 .queue_seen
                 .is_some_and(|seen| sample.at.saturating_sub(seen) <= recent);
@@ -75,14 +75,14 @@ impl Memory {
                 .loss
                 .filter(|loss| sample.at.saturating_sub(loss.at) <= recent);
             let by_queue = by_queue || same.is_some_and(|loss| loss.by_queue);
-            self.loss = Some(Loss {
+            self.loss = Some(ObservedLoss {
                 at: sample.at,
                 by_queue,
             });
         }
         let min_rtt = sample.info.min_rtt.unwrap_or(rtt);
         self.round_trips
-            .look(sample.at, rtt, min_rtt, Some(MIN_RTT_DRAWS));
+            .observe(sample.at, rtt, min_rtt, Some(MIN_RTT_DRAWS));
         if self.round_trips.show_queue() {
             self.queue_seen = Some(sample.at);
         }

@@ -48,17 +48,17 @@ const DEVIATIONS_OF_LOOK: f64 = 3.5;
 
 /// Round trips of one flow.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RoundTrips {
+pub(super) struct RttTracker {
     min_queue: MinQueue,
-    last: Option<Look>,
-    before: Option<Look>,
+    last: Option<RttSample>,
+    before: Option<RttSample>,
     looks: u64,
-    average: Average,
-    noise: Noise,
+    average: RttAverage,
+    noise: RttNoise,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct RttSample {
     at: Duration,
     /// Smoothed round-trip time in seconds, like all times below.
     rtt: f64,
@@ -67,28 +67,28 @@ struct Look {
     draws: Option<u64>,
 }
 
-impl RoundTrips {
+impl RttTracker {
     pub(super) fn new(min_queue: MinQueue) -> Self {
         Self {
             min_queue,
             last: None,
             before: None,
             looks: 0,
-            average: Average::default(),
-            noise: Noise::default(),
+            average: RttAverage::default(),
+            noise: RttNoise::default(),
         }
     }
 
     /// Takes the smoothed round-trip time of a sample and the least known one of the path, which is
     /// the least of the first `draws` round trips or of all.
-    pub(super) fn look(
+    pub(super) fn observe(
         &mut self,
         at: Duration,
         rtt: Duration,
         min_rtt: Duration,
         draws: Option<u64>,
     ) {
-        let now = Look {
+        let now = RttSample {
             at,
             rtt: rtt.as_secs_f64(),
             min_rtt: min_rtt.as_secs_f64(),
@@ -126,15 +126,15 @@ impl RoundTrips {
 
 /// Moving average of the round trips, and its minimum.
 #[derive(Debug, Clone, Copy, Default)]
-struct Average {
+struct RttAverage {
     now: f64,
     least: Option<f64>,
     /// Duration of the averaging so far, in averaging times.
     taken: f64,
 }
 
-impl Average {
-    fn take(&mut self, look: &Look, passed: Duration) {
+impl RttAverage {
+    fn take(&mut self, look: &RttSample, passed: Duration) {
         let time = AVERAGED_TIME
             .as_secs_f64()
             .max(f64::from(AVERAGED_ROUNDS) * look.rtt);
@@ -158,7 +158,7 @@ impl Average {
 
 /// Variation of round trips from sample to sample.
 #[derive(Debug, Clone, Copy, Default)]
-struct Noise {
+struct RttNoise {
     /// Least recent mean second difference; zero until it is accepted.
     least: f64,
     measured: u32,
@@ -170,7 +170,7 @@ struct Noise {
     time: f64,
 }
 
-impl Noise {
+impl RttNoise {
     fn take(&mut self, second_difference: f64, rtt: f64, passed: f64) {
         self.sum += second_difference;
         self.looks += 1;

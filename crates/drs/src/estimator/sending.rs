@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::interval::Interval;
-use super::round_trips::{MinQueue, RoundTrips};
+use super::round_trips::{MinQueue, RttTracker};
 use crate::{Limit, Sample};
 
 /// Minimum part of an interval that a flow is stalled on its limit.
@@ -29,23 +29,23 @@ const MIN_QUEUE: MinQueue = MinQueue {
 };
 /// Round trips after a standing queue within which a loss counts as an overflow of that queue. A
 /// window that has its former size again within so many round trips was not really cut.
-const ROUNDS_OF_LOSS: u32 = 3;
+const MAX_ROUNDS_TO_LOSS: u32 = 3;
 
 /// Memory of a flow from interval to interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct SenderMemory {
     before: Option<Sample>,
     largest_window: u32,
-    round_trips: RoundTrips,
+    round_trips: RttTracker,
     queue_seen: Option<Duration>,
-    cut: Option<Cut>,
+    cut: Option<WindowCut>,
     /// The cut before the last, in case that is undone.
-    earlier_cut: Option<Cut>,
+    earlier_cut: Option<WindowCut>,
 }
 
 /// The last cut of the congestion window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cut {
+struct WindowCut {
     at: Duration,
     /// Window before the cut, in bytes.
     from: u64,
@@ -57,12 +57,12 @@ struct Cut {
     marked: bool,
 }
 
-impl Default for Memory {
+impl Default for SenderMemory {
     fn default() -> Self {
         Self {
             before: None,
             largest_window: 0,
-            round_trips: RoundTrips::new(MIN_QUEUE),
+            round_trips: RttTracker::new(MIN_QUEUE),
             queue_seen: None,
             cut: None,
             earlier_cut: None,
@@ -70,7 +70,7 @@ impl Default for Memory {
     }
 }
 
-impl Memory {
+impl SenderMemory {
     pub fn look(&mut self, sample: &Sample) {
         self.largest_window = self
             .largest_window
@@ -85,7 +85,7 @@ impl Memory {
         }
         let info = &sample.info;
         let min_rtt = info.min_rtt.unwrap_or(info.rtt);
-        self.round_trips.look(sample.at, info.rtt, min_rtt, None);
+        self.round_trips.observe(sample.at, info.rtt, min_rtt, None);
         if self.round_trips.show_queue() {
             self.queue_seen = Some(sample.at);
         }
@@ -95,7 +95,7 @@ impl Memory {
     /// that seemed lost had only been overtaken. Window and threshold have their former values
     /// then. A mark is never taken back.
     fn notice_undone(&mut self, now: &Sample) {
-        let soon = now.info.rtt.saturating_mul(ROUNDS_OF_LOSS);
+        let soon = now.info.rtt.saturating_mul(MAX_ROUNDS_TO_LOSS);
         let undone = self.cut.is_some_and(|cut| {
             !cut.marked
                 && now.at.saturating_sub(cut.at) <= soon
@@ -116,9 +116,9 @@ impl Memory {
         let lost =
             now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
         let round = now.info.rtt.max(now.at.saturating_sub(before.at));
-        let recent = round.saturating_mul(ROUNDS_OF_LOSS);
+        let recent = round.saturating_mul(MAX_ROUNDS_TO_LOSS);
         // Losses within a round trip, and those during recovery, are one event.
-        let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
+        let same = |cut: &WindowCut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
             return;
         }
@@ -134,7 +134,7 @@ impl Memory {
             }
             cut => {
                 self.earlier_cut = *cut;
-                *cut = Some(Cut {
+                *cut = Some(WindowCut {
                     at: now.at,
                     from: before.congestion_window(),
                     threshold: before.info.slow_start_threshold,
@@ -178,7 +178,7 @@ impl Memory {
                 Limit::SendBuffer
             };
         }
-        if gets_set_rate(interval) {
+        if is_limited_by_set_rate(interval) {
             // A rate that was fitted to the path is what the path carries.
             if is_fitted(sample) {
                 Limit::Path
@@ -186,23 +186,23 @@ impl Memory {
                 Limit::Pacing
             }
         } else if sample.congestion.is_model_based() {
-            self.by_model(interval)
+            self.judge_model_based(interval)
         } else {
-            self.by_losses(interval)
+            self.judge_loss_based(interval)
         }
     }
 
     /// Judges a model-based flow: BBR's window follows its model of the path, and losses do not cut
     /// it.
-    fn by_model(&self, interval: &Interval) -> Limit {
+    fn judge_model_based(&self, interval: &Interval) -> Limit {
         match interval.last().congestion.bbr {
-            Some(bbr) if bbr.starts_up() => Limit::Growing,
+            Some(bbr) if bbr.is_starting_up() => Limit::Growing,
             _ => Limit::Path,
         }
     }
 
     /// Judges a loss-based flow: Reno, CUBIC and the like grow until something is lost.
-    fn by_losses(&self, interval: &Interval) -> Limit {
+    fn judge_loss_based(&self, interval: &Interval) -> Limit {
         let sample = interval.last();
         let held = interval.share_of_looks(interval.held) >= MIN_STALLED_PART;
         match self.cut {
@@ -223,7 +223,7 @@ impl Memory {
 }
 
 /// Returns true if someone set a rate, the sender paces at it, and the flow gets it.
-fn gets_set_rate(interval: &Interval) -> bool {
+fn is_limited_by_set_rate(interval: &Interval) -> bool {
     let info = &interval.last().info;
     let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
         return false;

@@ -6,7 +6,9 @@ mod noise;
 use std::time::Duration;
 
 use super::*;
-use crate::{Bbr, Buffers, Congestion, CongestionName, Queues, SAMPLE_PERIOD, TcpInfo};
+use crate::{
+    Bbr, CongestionName, CongestionState, SAMPLE_PERIOD, SocketBuffers, SocketQueues, TcpInfo,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const MSS: u32 = 1000;
@@ -32,12 +34,12 @@ fn bulk(congestion: &[u8]) -> Sample {
             out_of_order: Some(0),
             ..TcpInfo::default()
         },
-        queues: Queues {
+        queues: SocketQueues {
             unacknowledged: 250_000,
             unsent: 200_000,
             unread: 0,
         },
-        buffers: Buffers {
+        buffers: SocketBuffers {
             send: 300_000,
             send_used: 280_000,
             receive: 2_000_000,
@@ -45,7 +47,7 @@ fn bulk(congestion: &[u8]) -> Sample {
             send_locked: Some(false),
             receive_locked: Some(false),
         },
-        congestion: Congestion {
+        congestion: CongestionState {
             name: CongestionName::from_kernel(congestion),
             bbr: None,
         },
@@ -105,7 +107,7 @@ fn slow_program_is_the_limit() {
 #[test]
 fn idle_program_is_the_limit() {
     let mut sample = bulk(b"reno");
-    sample.queues = Queues::default();
+    sample.queues = SocketQueues::default();
     sample.buffers.send_used = 0;
     let idle = |sample: &mut Sample| {
         sample.info.busy = Some(Duration::ZERO);
@@ -379,7 +381,7 @@ fn interval_lasts_a_round_trip_within_its_bounds() {
 
 #[test]
 fn one_interval_alone_does_not_change_the_verdict_and_two_do() {
-    let mut smoothing = Smoothing::default();
+    let mut smoothing = VerdictSmoothing::default();
     let settled = [
         Limit::Path,
         Limit::Loss,

@@ -28,7 +28,7 @@ const MIN_SLOPE_OVER_PACED_RATE: f64 = 1.5;
 
 /// Progress of all flows to one destination by the time of a sample.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Progress {
+pub(super) struct DeliveryProgress {
     at: Duration,
     delivered: u64,
     congestion_window: u64,
@@ -38,8 +38,8 @@ pub(super) struct Progress {
     app_limited: bool,
 }
 
-impl Progress {
-    pub(super) fn of(sample: &FitSample, siblings: &Siblings) -> Self {
+impl DeliveryProgress {
+    pub(super) fn from_sample(sample: &FitSample, siblings: &Siblings) -> Self {
         Self {
             at: sample.at,
             delivered: siblings.delivered,
@@ -58,7 +58,7 @@ pub(super) struct AckTrains {
     train: Option<Train>,
     /// Slope of the last train that had at least half the minimum duration, in bytes per second.
     shorter_train_slope: Option<f64>,
-    last: Option<Progress>,
+    last: Option<DeliveryProgress>,
 }
 
 /// Acknowledgements without a pause: times, and bytes acknowledged by then.
@@ -77,7 +77,7 @@ struct Train {
 impl AckTrains {
     /// Returns the capacity in bytes per second, once the current train shows it. If the train
     /// before was slower, its slope is returned.
-    pub(super) fn observe(&mut self, now: &Progress, expected: bool) -> Option<f64> {
+    pub(super) fn observe(&mut self, now: &DeliveryProgress, expected: bool) -> Option<f64> {
         let last = self.last.replace(*now)?;
         let moment = (now.at, now.delivered);
         let has_progress = now.delivered > last.delivered;
@@ -116,7 +116,7 @@ impl AckTrains {
 
 impl Train {
     /// Returns the slope in bytes per second, once the train has lasted for `least`.
-    fn slope(&self, now: &Progress, least: Duration) -> Option<f64> {
+    fn slope(&self, now: &DeliveryProgress, least: Duration) -> Option<f64> {
         let lasted = self.before.0.saturating_sub(self.first.0);
         let bytes = self.before.1.saturating_sub(self.first.1);
         // Acknowledgements without an end are not a train: the path is full, or the sender paces.
@@ -130,7 +130,7 @@ impl Train {
     }
 
     /// Returns true if the pause was long enough to end the train.
-    fn is_over(&self, now: &Progress) -> bool {
+    fn is_over(&self, now: &DeliveryProgress) -> bool {
         let bytes = self.last.1.saturating_sub(self.first.1).max(1) as f64;
         let lasted = self.last.0.saturating_sub(self.first.0).as_secs_f64();
         let spacing = MAX_PAUSE_IN_SEGMENTS * now.mss as f64 * lasted / bytes;

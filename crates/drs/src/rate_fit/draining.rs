@@ -39,7 +39,7 @@ impl Draining {
     }
 
     /// Returns true if others fill the queue. If they do not, counting starts again.
-    pub(super) fn is_in_vain(&mut self, rtt: Duration, min_rtt: Duration) -> bool {
+    pub(super) fn is_queue_of_others(&mut self, rtt: Duration, min_rtt: Duration) -> bool {
         // Behind a long queue, a step back shows only after the longer round trip.
         let round_trips = rtt
             .as_nanos()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     FitSample, Siblings,
     draining::{Draining, MAX_UNDRAINED_ROUNDS},
-    round::Round,
+    round::FitRound,
     rtt_floor::RttFloor,
 };
 
@@ -64,7 +64,7 @@ const MAX_REST_ROUNDS: u32 = 48;
 const SAME_RATE_TOLERANCE: f64 = 0.03;
 /// Verdict of a sample on the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum FitVerdict {
     /// The round is not over.
     Undecided,
     /// The rate is adjusted.
@@ -75,7 +75,7 @@ pub(super) enum Verdict {
 
 /// The rate of one flow.
 #[derive(Debug, Clone)]
-pub(super) struct Fitted {
+pub(super) struct FittedRate {
     /// Rate in bytes per second.
     rate: f64,
     /// Next step up, as a part of the rate.
@@ -114,31 +114,31 @@ impl LastQueue {
     }
 }
 
-impl Fitted {
+impl FittedRate {
     /// Returns a rate from the slope of a train of all siblings' acknowledgements, in bytes per
     /// second.
     pub(super) fn from_ack_train(slope: f64, siblings: &Siblings) -> Self {
         let share = slope * FIRST_SHARE_OF_SLOPE / f64::from(siblings.flows.max(1));
         Self {
             slope: Some(share / FIRST_SHARE_OF_SLOPE),
-            ..Self::at(share, MAX_STEP_BEFORE_FIRST_QUEUE, 0)
+            ..Self::with_rate(share, MAX_STEP_BEFORE_FIRST_QUEUE, 0)
         }
     }
 
     /// Returns a rate from the delivery rate while a queue stands.
     pub(super) fn from_queue(sample: &FitSample) -> Self {
         let rate = sample.delivery_rate as f64 * DRAINING_SHARE;
-        Self::at(rate, MIN_STEP, MIN_REST_ROUNDS)
+        Self::with_rate(rate, MIN_STEP, MIN_REST_ROUNDS)
     }
 
     /// Returns a rate of `share` bytes per second, next to siblings that were fitted before and
     /// make room.
-    pub(super) fn beside(share: f64) -> Self {
-        Self::at(share, MIN_STEP, MIN_REST_ROUNDS)
+    pub(super) fn next_to_siblings(share: f64) -> Self {
+        Self::with_rate(share, MIN_STEP, MIN_REST_ROUNDS)
     }
 
     /// Leaves a round for the queue of earlier bursts to drain.
-    fn at(rate: f64, step: f64, rest_rounds: u32) -> Self {
+    fn with_rate(rate: f64, step: f64, rest_rounds: u32) -> Self {
         Self {
             rate,
             step,
@@ -168,10 +168,10 @@ impl Fitted {
     pub(super) fn observe(
         &mut self,
         sample: &FitSample,
-        round: &mut Round,
+        round: &mut FitRound,
         floor: &mut RttFloor,
         siblings: &Siblings,
-    ) -> Verdict {
+    ) -> FitVerdict {
         self.make_room(siblings);
         let round_trips = floor.round_trips();
         let is_full = round.is_full(sample, round_trips);
@@ -189,11 +189,11 @@ impl Fitted {
         let is_draining = self.draining.is_some() && self.last_queue.is_some();
         if round.is_held(sample) && !is_filled && !has_new_queue && !is_draining {
             if !is_full {
-                return Verdict::Undecided;
+                return FitVerdict::Undecided;
             }
-            *round = Round::begin(sample);
+            *round = FitRound::begin(sample);
             self.held_since.get_or_insert(sample.at);
-            return Verdict::Followed;
+            return FitVerdict::Followed;
         }
         let has_queue = if has_new_step {
             has_new_queue
@@ -203,7 +203,7 @@ impl Fitted {
             is_full && round.has_standing_queue(floor, sample)
         };
         if !has_queue && !is_full {
-            return Verdict::Undecided;
+            return FitVerdict::Undecided;
         }
         self.end_hold(sample.at);
         let verdict = if has_queue {
@@ -213,9 +213,9 @@ impl Fitted {
             // noise.
             floor.observe_scatter(round);
             self.step_up(sample, round, floor, siblings, is_filled);
-            Verdict::Followed
+            FitVerdict::Followed
         };
-        *round = Round::begin(sample);
+        *round = FitRound::begin(sample);
         verdict
     }
 
@@ -223,13 +223,13 @@ impl Fitted {
     fn step_back(
         &mut self,
         sample: &FitSample,
-        round: &Round,
+        round: &FitRound,
         floor: &RttFloor,
         siblings: &Siblings,
-    ) -> Verdict {
+    ) -> FitVerdict {
         let round_trips = floor.round_trips();
         if siblings.has_released {
-            return Verdict::QueueOfOthers;
+            return FitVerdict::QueueOfOthers;
         }
         let rtt = round.least_rtt(sample);
         let delivery_rate = if round_trips > 1 {
@@ -264,12 +264,12 @@ impl Fitted {
                     && self.rounds_since_siblings_changed >= MAX_UNDRAINED_ROUNDS
                     && rate > self.rate * (1.0 - MAX_BACKOFF);
                 let shrinks = draining.observe(rtt, sample.min_rtt, counts);
-                if draining.is_in_vain(rtt, sample.min_rtt) {
-                    return Verdict::QueueOfOthers;
+                if draining.is_queue_of_others(rtt, sample.min_rtt) {
+                    return FitVerdict::QueueOfOthers;
                 }
                 if shrinks {
                     // A queue that drains need not drain faster.
-                    return Verdict::Followed;
+                    return FitVerdict::Followed;
                 }
             }
         }
@@ -279,7 +279,7 @@ impl Fitted {
             .map_or(MIN_REST_ROUNDS, |queue| queue.rest_rounds);
         self.steps_since_queue = 0;
         self.rate = rate;
-        Verdict::Followed
+        FitVerdict::Followed
     }
 
     /// Returns the maximum part that a round may take off the rate.
@@ -302,7 +302,7 @@ impl Fitted {
     fn step_up(
         &mut self,
         sample: &FitSample,
-        round: &Round,
+        round: &FitRound,
         floor: &RttFloor,
         siblings: &Siblings,
         is_filled: bool,

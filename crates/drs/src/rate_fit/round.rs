@@ -17,7 +17,7 @@ const MAX_CLOCK_TICK: Duration = Duration::from_millis(10);
 
 /// One round.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Round {
+pub(super) struct FitRound {
     began: Option<FitSample>,
     /// Least smoothed round trip in the round.
     least_rtt: Option<Duration>,
@@ -29,7 +29,7 @@ pub(super) struct Round {
     queued_samples: u32,
 }
 
-impl Round {
+impl FitRound {
     pub(super) fn begin(sample: &FitSample) -> Self {
         Self {
             began: Some(*sample),

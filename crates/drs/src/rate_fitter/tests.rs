@@ -105,10 +105,10 @@ fn unconnected_sockets_are_an_error() {
 
 #[test]
 fn many_flows_are_looked_at_less_often() {
-    let flows = Flows::default();
+    let flows = FittedFlows::default();
     let sweep = Duration::from_millis(2);
     assert_eq!(flows.pause(sweep), Duration::from_secs(1));
-    let mut flows = Flows::default();
+    let mut flows = FittedFlows::default();
     let (sender, _receiver) = pair();
     let info = TcpInfo::read(&sender).unwrap();
     flows.list.push(FittedFlow {

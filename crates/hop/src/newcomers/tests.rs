@@ -7,8 +7,8 @@ use super::*;
 const HEADER: Duration = Duration::from_secs(10);
 const LEAST: Duration = Duration::from_secs(2);
 
-fn room(max: usize) -> Newcomers {
-    Newcomers::new(max, HEADER, LEAST)
+fn room(max: usize) -> PendingConnections {
+    PendingConnections::new(max, HEADER, LEAST)
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -16,24 +16,24 @@ fn ip(text: &str) -> IpAddr {
 }
 
 /// Fills the room with connections of `sources` in turn, and returns their numbers.
-fn crowd(room: &mut Newcomers, sources: &[IpAddr], count: usize) -> Vec<u64> {
+fn crowd(room: &mut PendingConnections, sources: &[IpAddr], count: usize) -> Vec<u64> {
     (0..count)
-        .map(|n| room.enter(sources[n % sources.len()]).number)
+        .map(|n| room.admit(sources[n % sources.len()]).number)
         .collect()
 }
 
 #[test]
 fn the_oldest_of_the_fullest_source_is_evicted() {
     let mut room = room(4);
-    let first = room.enter(ip("192.0.2.1"));
-    let second = room.enter(ip("198.51.100.1"));
-    let third = room.enter(ip("::ffff:198.51.100.1"));
+    let first = room.admit(ip("192.0.2.1"));
+    let second = room.admit(ip("198.51.100.1"));
+    let third = room.admit(ip("::ffff:198.51.100.1"));
     assert_eq!(
         (first.evicted, second.evicted, third.evicted),
         (None, None, None)
     );
-    room.enter(ip("203.0.113.1"));
-    assert_eq!(room.enter(ip("192.0.2.9")).evicted, Some(second.number));
+    room.admit(ip("203.0.113.1"));
+    assert_eq!(room.admit(ip("192.0.2.9")).evicted, Some(second.number));
     assert_eq!(room.len(), 4);
 }
 
@@ -59,10 +59,10 @@ fn a_few_sources_cannot_keep_others_out() {
         let mut room = room(512);
         let crowding = crowding.map(ip);
         crowd(&mut room, &crowding, 2000);
-        let newcomer = room.enter(ip(honest));
+        let newcomer = room.admit(ip(honest));
         assert!(newcomer.evicted.is_some());
         for n in 0..5000 {
-            let evicted = room.enter(crowding[n % 4]).evicted;
+            let evicted = room.admit(crowding[n % 4]).evicted;
             assert!(evicted.is_some() && evicted != Some(newcomer.number));
         }
     }
@@ -79,11 +79,11 @@ fn wider_networks_are_counted_too() {
     ] {
         let mut room = room(512);
         for n in 0..1000 {
-            room.enter(source(n));
+            room.admit(source(n));
         }
-        let newcomer = room.enter(ip(honest));
+        let newcomer = room.admit(ip(honest));
         for n in 0..5000 {
-            assert_ne!(room.enter(source(n)).evicted, Some(newcomer.number));
+            assert_ne!(room.admit(source(n)).evicted, Some(newcomer.number));
         }
     }
 }
@@ -94,10 +94,10 @@ fn wider_networks_are_counted_too() {
 fn one_crowding_address_is_evicted_before_a_busy_network() {
     let mut room = room(128);
     let users: Vec<u64> = (1..=64u8)
-        .map(|n| room.enter(ip(&format!("10.1.0.{n}"))).number)
+        .map(|n| room.admit(ip(&format!("10.1.0.{n}"))).number)
         .collect();
     for _ in 0..1000 {
-        if let Some(evicted) = room.enter(ip("192.0.2.1")).evicted {
+        if let Some(evicted) = room.admit(ip("192.0.2.1")).evicted {
             assert!(!users.contains(&evicted));
         }
     }
@@ -107,7 +107,7 @@ fn one_crowding_address_is_evicted_before_a_busy_network() {
 fn the_time_for_an_open_shrinks_as_the_room_fills() {
     let mut room = room(8);
     let times: Vec<Duration> = (0..20)
-        .map(|_| room.enter(ip("192.0.2.1")).header)
+        .map(|_| room.admit(ip("192.0.2.1")).header)
         .collect();
     assert!(times[..4].iter().all(|&time| time == HEADER), "{times:?}");
     assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
@@ -128,9 +128,9 @@ proptest! {
         for (leaves, source, which) in steps {
             if leaves && !model.is_empty() {
                 let (number, _) = model.remove(which.index(model.len()));
-                room.leave(number);
+                room.remove(number);
             } else {
-                let came = room.enter(ip(&format!("{}.0.0.1", 11 + source)));
+                let came = room.admit(ip(&format!("{}.0.0.1", 11 + source)));
                 model.push((came.number, source));
                 if let Some(evicted) = came.evicted {
                     let (came, before) = model.split_last().unwrap();

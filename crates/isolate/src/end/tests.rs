@@ -10,14 +10,14 @@ use crate::packet::Packet;
 
 const NOW: Duration = Duration::from_secs(5);
 
-fn pair() -> Pair {
-    Pair {
+fn pair() -> AddressPair {
+    AddressPair {
         program: "192.0.0.2:40000".parse().unwrap(),
         far: "192.0.2.1:80".parse().unwrap(),
     }
 }
 
-fn segment(packet: &[u8]) -> Segment {
+fn segment(packet: &[u8]) -> TcpSegment {
     match Packet::read(packet) {
         Packet::Tcp(_, segment) => segment,
         other => panic!("{other:?}"),
@@ -54,7 +54,7 @@ impl Program {
         let mut out = Pipe::default();
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = 3;
-        let mut interface = Interface::new(config, &mut Pass::idle(&mut out), instant(NOW));
+        let mut interface = Interface::new(config, &mut PacketDevice::idle(&mut out), instant(NOW));
         interface.update_ip_addrs(|addresses| {
             addresses
                 .push(IpCidr::new(Ipv4Address::new(192, 0, 0, 2).into(), 24))
@@ -87,14 +87,14 @@ impl Program {
     fn poll(&mut self, now: Duration) {
         while self.interface.poll_egress(
             instant(now),
-            &mut Pass::idle(&mut self.out),
+            &mut PacketDevice::idle(&mut self.out),
             &mut self.sockets,
         ) == PollResult::SocketStateChanged
         {}
     }
 
     fn packet(&mut self, packet: &[u8], now: Duration) {
-        let mut pass = Pass {
+        let mut pass = PacketDevice {
             incoming: Some(packet),
             wire: &mut self.out,
         };
@@ -112,7 +112,7 @@ impl Program {
 /// Both ends, and the time.
 struct Link {
     program: Program,
-    end: End,
+    end: ConnectionEnd,
     out: Pipe,
     now: Duration,
     /// For each packet: whether it is lost, and whether it is duplicated.
@@ -128,7 +128,7 @@ impl Link {
         let mut program = Program::connecting();
         let syn = program.out.packets.pop_front().unwrap();
         let mut out = Pipe::default();
-        let end = End::answer(&pair(), (&segment(&syn), &syn), 9, NOW, &mut out);
+        let end = ConnectionEnd::accept(&pair(), (&segment(&syn), &syn), 9, NOW, &mut out);
         Self {
             program,
             end,
@@ -162,7 +162,7 @@ impl Link {
 
     /// Advances time until something happens.
     fn pass(&mut self) {
-        let next = [self.end.next(self.now), self.program.next(self.now)];
+        let next = [self.end.next_poll(self.now), self.program.next(self.now)];
         let next = next.into_iter().flatten().min().unwrap_or(self.now);
         self.now = next.max(self.now + Duration::from_millis(1));
         self.settle();
@@ -268,7 +268,7 @@ fn resets_pass_in_each_direction() {
     let mut program = Program::connecting();
     let syn = program.out.packets.pop_front().unwrap();
     let mut out = Pipe::default();
-    let mut end = End::answer(&pair(), (&segment(&syn), &syn), 9, NOW, &mut out);
+    let mut end = ConnectionEnd::accept(&pair(), (&segment(&syn), &syn), 9, NOW, &mut out);
     program.tcp().abort();
     program.packet(&out.packets.pop_front().unwrap(), NOW);
     for packet in program.out.packets.drain(..) {
@@ -288,7 +288,7 @@ fn unread_bytes_fill_a_bounded_buffer() {
         link.pass();
     }
     assert!(
-        sent <= BUFFER + 100_000 && sent > BUFFER,
+        sent <= BUFFER_BYTES + 100_000 && sent > BUFFER_BYTES,
         "its window, and the program's own buffer: {sent}"
     );
     let mut read = 0;
@@ -318,7 +318,7 @@ fn unread_bytes_fill_a_bounded_buffer() {
         link.pass();
     }
     assert!(
-        (BUFFER..=BUFFER + 100_000).contains(&written),
+        (BUFFER_BYTES..=BUFFER_BYTES + 100_000).contains(&written),
         "what is kept, and the program's window: {written}"
     );
 }
@@ -473,7 +473,7 @@ proptest! {
             for cut in [spoilt.len(), at.index(packet.len())] {
                 if let Packet::Tcp(_, segment) = Packet::read(&spoilt[..cut]) {
                     link.end.packet(&segment, &spoilt[..cut], link.now, &mut link.out);
-                    let _ = link.end.next(link.now);
+                    let _ = link.end.next_poll(link.now);
                     let _ = link.read();
                 }
             }

@@ -5,16 +5,16 @@ use super::*;
 const SIX: &str = "[fd00::2]:4000 [2001:db8::1]:80";
 const FOUR: &str = "192.0.0.2:4000 192.0.2.1:80";
 
-fn pair(text: &str) -> Pair {
+fn pair(text: &str) -> AddressPair {
     let (program, far) = text.split_once(' ').unwrap();
-    Pair {
+    AddressPair {
         program: program.parse().unwrap(),
         far: far.parse().unwrap(),
     }
 }
 
 fn segment(
-    pair: &Pair,
+    pair: &AddressPair,
     with: impl FnOnce(
         etherparse::PacketBuilderStep<etherparse::TcpHeader>,
     ) -> etherparse::PacketBuilderStep<etherparse::TcpHeader>,
@@ -97,7 +97,7 @@ fn icmp_quotes_the_undelivered_packet() {
             Unreachable::Prohibited,
             Unreachable::Port,
         ] {
-            let message = unreachable(&pair, &sent(&pair).unwrap(), why).unwrap();
+            let message = unreachable(&pair, &first_packet(&pair).unwrap(), why).unwrap();
             let sliced = SlicedPacket::from_ip(&message).unwrap();
             let quoted = match sliced.transport.unwrap() {
                 TransportSlice::Icmpv4(icmp) => icmp.payload().to_vec(),

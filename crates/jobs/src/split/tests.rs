@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::life::End;
+use crate::life::AttemptResult;
 
 const POLICY: RetryPolicy = RetryPolicy::DEFAULT;
 const LEASE: Moment = 20_000;
@@ -9,28 +9,28 @@ const LEASE: Moment = 20_000;
 /// A job and its parts, as a store keeps them.
 #[derive(Debug, Clone)]
 struct Job {
-    whole: Life,
-    parts: Vec<Life>,
+    whole: JobLife,
+    parts: Vec<JobLife>,
     now: Moment,
 }
 
 impl Job {
     fn new(parts: usize) -> Self {
-        let parts = vec![Life::new(0); parts];
+        let parts = vec![JobLife::new(0); parts];
         Self {
-            whole: Life::new(0).with_parts(Parts::of(&parts)),
+            whole: JobLife::new(0).update_from_parts(PartCounts::count(&parts)),
             parts,
             now: 0,
         }
     }
 
     fn settle(&mut self) {
-        self.whole = self.whole.with_parts(Parts::of(&self.parts));
+        self.whole = self.whole.update_from_parts(PartCounts::count(&self.parts));
     }
 
     /// Applies an event to a part. Returns true if it changed something.
-    fn part(&mut self, which: usize, event: Event) -> bool {
-        let Ok(after) = self.parts[which].after(event, self.now, &POLICY, 7) else {
+    fn part(&mut self, which: usize, event: JobEvent) -> bool {
+        let Ok(after) = self.parts[which].apply(event, self.now, &POLICY, 7) else {
             return false;
         };
         self.parts[which] = after;
@@ -39,27 +39,28 @@ impl Job {
     }
 
     /// Applies an event to the job's own run. Returns true if it changed something.
-    fn whole(&mut self, event: Event) -> bool {
-        let Ok(after) = self.whole.after(event, self.now, &POLICY, 7) else {
+    fn whole(&mut self, event: JobEvent) -> bool {
+        let Ok(after) = self.whole.apply(event, self.now, &POLICY, 7) else {
             return false;
         };
         self.whole = after;
         true
     }
 
-    fn ask(&mut self, event: Event) -> Result<(), Refused> {
-        (self.whole, self.parts) = ask_split(self.whole, &self.parts, event, self.now, &POLICY, 7)?;
+    fn ask(&mut self, event: JobEvent) -> Result<(), EventRefusal> {
+        (self.whole, self.parts) =
+            apply_to_split(self.whole, &self.parts, event, self.now, &POLICY, 7)?;
         Ok(())
     }
 
     fn claim(&mut self, which: usize) {
         let until = self.now + LEASE;
-        assert!(self.part(which, Event::Claim { until }));
+        assert!(self.part(which, JobEvent::Claim { until }));
     }
 
-    fn end(&mut self, which: usize, end: End) {
+    fn end(&mut self, which: usize, end: AttemptResult) {
         let fence = self.parts[which].fence;
-        assert!(self.part(which, Event::Ended { fence, end }));
+        assert!(self.part(which, JobEvent::Ended { fence, end }));
     }
 
     fn states(&self) -> Vec<State> {
@@ -71,18 +72,25 @@ impl Job {
 fn a_split_job_runs_when_no_part_is_left() {
     let mut job = Job::new(3);
     let until = LEASE;
-    for (part, end) in [End::Done, End::Failed, End::Done].into_iter().enumerate() {
+    for (part, end) in [
+        AttemptResult::Done,
+        AttemptResult::Failed,
+        AttemptResult::Done,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         assert_eq!(job.whole.state, State::Split);
-        assert!(!job.whole(Event::Claim { until }));
+        assert!(!job.whole(JobEvent::Claim { until }));
         job.claim(part);
         job.end(part, end);
     }
     assert_eq!(job.whole.state, State::Queued);
-    assert!(job.whole(Event::Claim { until }));
+    assert!(job.whole(JobEvent::Claim { until }));
     let fence = job.whole.fence;
-    assert!(job.whole(Event::Ended {
+    assert!(job.whole(JobEvent::Ended {
         fence,
-        end: End::Done
+        end: AttemptResult::Done
     }));
     assert_eq!(job.whole.state, State::Done);
 }
@@ -92,24 +100,27 @@ fn a_split_job_pauses_and_resumes_with_its_parts() {
     let mut job = Job::new(3);
     job.claim(0);
     job.claim(1);
-    job.end(0, End::Done);
-    job.ask(Event::Pause).unwrap();
+    job.end(0, AttemptResult::Done);
+    job.ask(JobEvent::Pause).unwrap();
     assert_eq!(
         (job.whole.state, job.whole.wish),
-        (State::Split, Wish::Pause)
+        (State::Split, StopWish::Pause)
     );
     assert_eq!(job.states(), [State::Done, State::Running, State::Paused]);
-    job.end(1, End::Stopped);
+    job.end(1, AttemptResult::Stopped);
     assert_eq!(job.whole.state, State::Paused);
-    job.ask(Event::Resume).unwrap();
+    job.ask(JobEvent::Resume).unwrap();
     assert_eq!(job.whole.state, State::Split);
     assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);
     // Resumed before it has come to rest, it continues at once.
     job.claim(1);
-    job.ask(Event::Pause).unwrap();
-    job.ask(Event::Resume).unwrap();
-    assert_eq!((job.whole.state, job.whole.wish), (State::Split, Wish::Run));
-    assert_eq!(job.parts[1].wish, Wish::Run);
+    job.ask(JobEvent::Pause).unwrap();
+    job.ask(JobEvent::Resume).unwrap();
+    assert_eq!(
+        (job.whole.state, job.whole.wish),
+        (State::Split, StopWish::Run)
+    );
+    assert_eq!(job.parts[1].wish, StopWish::Run);
     assert_eq!(job.parts[2].state, State::Queued);
 }
 
@@ -117,20 +128,23 @@ fn a_split_job_pauses_and_resumes_with_its_parts() {
 fn a_split_job_is_cancelled_once_no_part_runs() {
     let mut job = Job::new(3);
     job.claim(0);
-    job.end(0, End::Done);
+    job.end(0, AttemptResult::Done);
     job.claim(1);
-    job.ask(Event::Cancel).unwrap();
+    job.ask(JobEvent::Cancel).unwrap();
     assert_eq!(job.whole.state, State::Split);
-    assert_eq!(job.ask(Event::Pause), Err(Refused::State(State::Cancelled)));
+    assert_eq!(
+        job.ask(JobEvent::Pause),
+        Err(EventRefusal::State(State::Cancelled))
+    );
     job.now = LEASE;
     // Its agent was killed at this moment.
-    assert!(job.part(1, Event::Lost { known: false }));
+    assert!(job.part(1, JobEvent::Lost { known: false }));
     assert_eq!(job.whole.state, State::Cancelled);
     assert_eq!(
         job.states(),
         [State::Done, State::Cancelled, State::Cancelled]
     );
-    job.ask(Event::Retry).unwrap();
+    job.ask(JobEvent::Retry).unwrap();
     assert_eq!(job.whole.state, State::Split);
     assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);
 }
@@ -138,37 +152,47 @@ fn a_split_job_is_cancelled_once_no_part_runs() {
 #[test]
 fn retry_does_not_wait_for_waiting_parts() {
     let mut job = Job::new(2);
-    assert_eq!(job.ask(Event::Retry), Err(Refused::State(State::Split)));
+    assert_eq!(
+        job.ask(JobEvent::Retry),
+        Err(EventRefusal::State(State::Split))
+    );
     job.claim(0);
-    job.end(0, End::BrokeOff { advanced: false });
+    job.end(0, AttemptResult::BrokeOff { advanced: false });
     assert_eq!(job.parts[0].state, State::Waiting);
-    job.ask(Event::Retry).unwrap();
+    job.ask(JobEvent::Retry).unwrap();
     assert_eq!(job.states(), [State::Queued; 2]);
     assert_eq!(job.whole.state, State::Split);
     for part in 0..2 {
         job.claim(part);
-        job.end(part, if part == 0 { End::Failed } else { End::Done });
+        job.end(
+            part,
+            if part == 0 {
+                AttemptResult::Failed
+            } else {
+                AttemptResult::Done
+            },
+        );
     }
     let until = LEASE;
-    assert!(job.whole(Event::Claim { until }));
+    assert!(job.whole(JobEvent::Claim { until }));
     let fence = job.whole.fence;
-    assert!(job.whole(Event::Ended {
+    assert!(job.whole(JobEvent::Ended {
         fence,
-        end: End::BrokeOff { advanced: true }
+        end: AttemptResult::BrokeOff { advanced: true }
     }));
     // The job's own run took over the part's work: that is retried, not the part.
-    job.ask(Event::Retry).unwrap();
+    job.ask(JobEvent::Retry).unwrap();
     assert_eq!(
         (job.whole.state, job.parts[0].state),
         (State::Queued, State::Failed)
     );
-    assert!(job.whole(Event::Claim { until }));
+    assert!(job.whole(JobEvent::Claim { until }));
     let fence = job.whole.fence;
-    assert!(job.whole(Event::Ended {
+    assert!(job.whole(JobEvent::Ended {
         fence,
-        end: End::Failed
+        end: AttemptResult::Failed
     }));
-    job.ask(Event::Retry).unwrap();
+    job.ask(JobEvent::Retry).unwrap();
     assert_eq!(
         (job.whole.state, job.parts[0].state),
         (State::Split, State::Queued)
@@ -179,21 +203,21 @@ fn retry_does_not_wait_for_waiting_parts() {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Claim(usize),
-    End(usize, End),
+    End(usize, AttemptResult),
     Lost(usize, bool),
     ClaimWhole,
-    EndWhole(End),
+    EndWhole(AttemptResult),
     LostWhole,
-    Ask(Event),
+    Ask(JobEvent),
 }
 
 fn steps() -> impl Strategy<Value = Step> {
     let end = || {
         prop_oneof![
-            3 => Just(End::Done),
-            1 => Just(End::Failed),
-            2 => any::<bool>().prop_map(|advanced| End::BrokeOff { advanced }),
-            2 => Just(End::Stopped),
+            3 => Just(AttemptResult::Done),
+            1 => Just(AttemptResult::Failed),
+            2 => any::<bool>().prop_map(|advanced| AttemptResult::BrokeOff { advanced }),
+            2 => Just(AttemptResult::Stopped),
         ]
     };
     prop_oneof![
@@ -204,7 +228,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => end().prop_map(Step::EndWhole),
         1 => Just(Step::LostWhole),
         2 => prop_oneof![
-            Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)
+            Just(JobEvent::Pause), Just(JobEvent::Resume), Just(JobEvent::Cancel), Just(JobEvent::Retry)
         ].prop_map(Step::Ask),
     ]
 }
@@ -213,24 +237,24 @@ impl Job {
     fn step(&mut self, step: Step) {
         let (until, count) = (self.now + LEASE, self.parts.len());
         match step {
-            Step::Claim(which) => drop(self.part(which % count, Event::Claim { until })),
+            Step::Claim(which) => drop(self.part(which % count, JobEvent::Claim { until })),
             Step::End(which, end) => {
                 let fence = self.parts[which % count].fence;
-                self.part(which % count, Event::Ended { fence, end });
+                self.part(which % count, JobEvent::Ended { fence, end });
             }
-            Step::Lost(which, known) => drop(self.part(which % count, Event::Lost { known })),
-            Step::ClaimWhole => drop(self.whole(Event::Claim { until })),
+            Step::Lost(which, known) => drop(self.part(which % count, JobEvent::Lost { known })),
+            Step::ClaimWhole => drop(self.whole(JobEvent::Claim { until })),
             Step::EndWhole(end) => {
                 let fence = self.whole.fence;
-                self.whole(Event::Ended { fence, end });
+                self.whole(JobEvent::Ended { fence, end });
             }
-            Step::LostWhole => drop(self.whole(Event::Lost { known: true })),
+            Step::LostWhole => drop(self.whole(JobEvent::Lost { known: true })),
             Step::Ask(event) => drop(self.ask(event)),
         }
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        let parts = Parts::of(&self.parts);
+        let parts = PartCounts::count(&self.parts);
         let resting = self
             .parts
             .iter()
@@ -243,9 +267,9 @@ impl Job {
             State::Split => {
                 prop_assert!(parts.left > 0);
                 // Nothing begins in a job that is to stop.
-                if self.whole.wish != Wish::Run {
+                if self.whole.wish != StopWish::Run {
                     prop_assert!(parts.running > 0);
-                    let stopping = |part: &Life| match part.state {
+                    let stopping = |part: &JobLife| match part.state {
                         State::Running => part.wish == self.whole.wish,
                         state => state.is_end() || state == State::Paused,
                     };
@@ -281,26 +305,26 @@ proptest! {
             }
         }
         if matches!(
-            (job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)
+            (job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, StopWish::Pause)
         ) {
-            job.ask(Event::Resume).unwrap();
+            job.ask(JobEvent::Resume).unwrap();
         }
         // From here on agents do what they can, one step after the other, until nothing is left.
         for _ in 0..100 {
             job.now += 1_000_000;
             let now = job.now;
             for which in 0..count {
-                job.part(which, Event::Claim { until: now + LEASE });
+                job.part(which, JobEvent::Claim { until: now + LEASE });
                 let fence = job.parts[which].fence;
-                job.part(which, Event::Ended { fence, end: End::Done });
+                job.part(which, JobEvent::Ended { fence, end: AttemptResult::Done });
             }
-            job.whole(Event::Claim { until: now + LEASE });
+            job.whole(JobEvent::Claim { until: now + LEASE });
             let fence = job.whole.fence;
-            job.whole(Event::Ended { fence, end: End::Done });
+            job.whole(JobEvent::Ended { fence, end: AttemptResult::Done });
             job.check()?;
         }
         prop_assert!(job.whole.state.is_end());
-        prop_assert_eq!(Parts::of(&job.parts).left, 0);
+        prop_assert_eq!(PartCounts::count(&job.parts).left, 0);
     }
 
     /// A job that is to stop stops once its agents know, and nothing begins meanwhile.
@@ -314,18 +338,18 @@ proptest! {
             job.step(step);
         }
         prop_assume!(!job.whole.state.is_end());
-        job.ask(Event::Cancel).unwrap();
+        job.ask(JobEvent::Cancel).unwrap();
         let (until, fence) = (job.now + LEASE, job.whole.fence);
         for which in 0..count {
-            let claim = Event::Claim { until };
+            let claim = JobEvent::Claim { until };
             prop_assert!(!job.part(which, claim));
             let fence = job.parts[which].fence;
-            job.part(which, Event::Ended { fence, end: End::Stopped });
+            job.part(which, JobEvent::Ended { fence, end: AttemptResult::Stopped });
         }
-        let claim = Event::Claim { until };
+        let claim = JobEvent::Claim { until };
         prop_assert!(!job.whole(claim));
-        job.whole(Event::Ended { fence, end: End::Stopped });
+        job.whole(JobEvent::Ended { fence, end: AttemptResult::Stopped });
         prop_assert_eq!(job.whole.state, State::Cancelled);
-        prop_assert_eq!(Parts::of(&job.parts), Parts::default());
+        prop_assert_eq!(PartCounts::count(&job.parts), PartCounts::default());
     }
 }

@@ -30,13 +30,13 @@ pub fn with_unit(number: &str, unit: &str) -> Option<Capacity> {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Token<'a> {
+enum LabelToken<'a> {
     Number(f64),
     Word(&'a str),
     Sign(char),
 }
 
-fn tokens(label: &str) -> Vec<Token<'_>> {
+fn tokens(label: &str) -> Vec<LabelToken<'_>> {
     let mut tokens = Vec::new();
     let mut rest = label.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -48,14 +48,14 @@ fn tokens(label: &str) -> Vec<Token<'_>> {
             let end = end(|c| c.is_ascii_digit() || c == '.');
             let digits = rest.get(..end).unwrap_or_default().trim_end_matches('.');
             match digits.parse() {
-                Ok(number) => (Token::Number(number), digits.len()),
-                Err(_) => (Token::Sign('?'), end),
+                Ok(number) => (LabelToken::Number(number), digits.len()),
+                Err(_) => (LabelToken::Sign('?'), end),
             }
         } else if first.is_ascii_alphabetic() {
             let end = end(|c| c.is_ascii_alphabetic());
-            (Token::Word(rest.get(..end).unwrap_or_default()), end)
+            (LabelToken::Word(rest.get(..end).unwrap_or_default()), end)
         } else {
-            (Token::Sign(first), first.len_utf8())
+            (LabelToken::Sign(first), first.len_utf8())
         };
         tokens.push(token);
         rest = rest.get(length..).unwrap_or_default().trim_start();
@@ -63,18 +63,18 @@ fn tokens(label: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-fn before<'a>(tokens: &'a [Token<'a>], at: usize) -> Option<&'a Token<'a>> {
+fn before<'a>(tokens: &'a [LabelToken<'a>], at: usize) -> Option<&'a LabelToken<'a>> {
     tokens.get(at.checked_sub(1)?)
 }
 
 /// Parses a speed that begins with the first of these tokens.
-fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity> {
-    use Token::{Number, Sign, Word};
+fn read_at(tokens: &[LabelToken<'_>], before: Option<&LabelToken<'_>>) -> Option<Capacity> {
+    use LabelToken::{Number, Sign, Word};
     // "2 x 10G", "2x10G", "n x 10G".
     if let [first, Word("x" | "X") | Sign('×' | '*'), rest @ ..] = tokens {
         let one = read_at(rest, None)?;
         return match first {
-            Number(count) if *count >= 1.0 => scaled(one, *count),
+            Number(count) if *count >= 1.0 => multiply(one, *count),
             Word("n" | "N") => capacity(one.rate.bits_per_second(), CapacitySource::Bound),
             _ => None,
         };
@@ -99,7 +99,7 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
             Number(most),
             Word(unit),
             rest @ ..,
-        ] if least <= most => capacity(least * factor(unit, rest)?, CapacitySource::Bound),
+        ] if least <= most => capacity(least * unit_factor(unit, rest)?, CapacitySource::Bound),
         // "10Gbps-40Gbps" is read by the next arm: the first number, as a bound.
         [Number(number), Word(unit), rest @ ..] => {
             let ranges = matches!(rest, [Sign('-' | '–'), Number(_), Word(_), ..]);
@@ -108,7 +108,7 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
             } else {
                 source
             };
-            capacity(number * factor(unit, rest)?, source)
+            capacity(number * unit_factor(unit, rest)?, source)
         }
         [Word(line), Sign('-'), Number(level), ..] | [Word(line), Number(level), ..] => {
             capacity(line_rate(line, *level).or_else(|| ethernet(line))?, source)
@@ -121,7 +121,7 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
     }
 }
 
-fn scaled(one: Capacity, count: f64) -> Option<Capacity> {
+fn multiply(one: Capacity, count: f64) -> Option<Capacity> {
     capacity(one.rate.bits_per_second() * count, one.source)
 }
 
@@ -132,7 +132,7 @@ fn capacity(rate: f64, source: CapacitySource) -> Option<Capacity> {
 
 /// Returns the factor of a unit, in bit/s. A capital B after the prefix means bytes, which are not
 /// taken for bits.
-fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
+fn unit_factor(unit: &str, behind: &[LabelToken<'_>]) -> Option<f64> {
     let prefix = unit.chars().next()?;
     let factor = match prefix {
         'k' | 'K' => 1e3,
@@ -173,7 +173,7 @@ fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
             | "erabits"
     );
     // "10 G of fibre" is a speed like "10 G", but "10 m cable" is not.
-    let length = unit == "m" && !matches!(behind, [] | [Token::Sign('/' | ')' | ','), ..]);
+    let length = unit == "m" && !matches!(behind, [] | [LabelToken::Sign('/' | ')' | ','), ..]);
     (bits && !length).then_some(factor)
 }
 

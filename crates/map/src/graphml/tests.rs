@@ -6,7 +6,7 @@ use quantities::Rate;
 
 use super::speed::{self, with_unit};
 use super::{Assumptions, GraphmlError, read};
-use crate::fuzzing::holds;
+use crate::fuzzing::check_properties;
 use crate::model::{CapacitySource, LatencySource, Map, SiteKind};
 use crate::{Graph, esnet};
 
@@ -24,7 +24,7 @@ fn zoo(name: &str) -> Map {
         &Assumptions::default(),
     )
     .unwrap();
-    holds(&map);
+    check_properties(&map);
     map
 }
 
@@ -60,7 +60,7 @@ fn all_zoo_networks_are_read_completely() {
             (sites, links, (reported, timed)),
             "{name}"
         );
-        assert_eq!(Graph::of(&map).edges().len(), 2 * links);
+        assert_eq!(Graph::from_map(&map).edges().len(), 2 * links);
     }
 }
 
@@ -223,7 +223,7 @@ fn directed_edges_are_paired() {
     let text = r#"<graphml><graph edgedefault="directed"><node id="a"/><node id="b"/>
         <edge source="a" target="b"/><edge source="b" target="a"/><edge source="b" target="a"/></graph></graphml>"#;
     let map = read(text, Path::new("d"), &Assumptions::default()).unwrap();
-    holds(&map);
+    check_properties(&map);
     let both: Vec<bool> = map
         .links
         .iter()
@@ -278,13 +278,13 @@ fn esnet_is_read_completely() {
         data("esnet/esnet-positions.json"),
     ];
     let [devices, adjacencies, positions] = &files;
-    let map = esnet::read(&esnet::Files {
+    let map = esnet::read(&esnet::TopologyFiles {
         devices,
         adjacencies,
         positions: Some(positions),
     })
     .unwrap();
-    holds(&map);
+    check_properties(&map);
     assert_eq!((map.sites.len(), map.links.len()), (49, 91));
     assert!(
         map.links
@@ -308,7 +308,7 @@ fn esnet_is_read_completely() {
         Some((-245.0, -91.0))
     );
     assert!(site.position.is_some());
-    let broken = esnet::read(&esnet::Files {
+    let broken = esnet::read(&esnet::TopologyFiles {
         devices: "[]",
         adjacencies,
         positions: None,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use quantities::Rate;
 
 use super::everything;
-use crate::fuzzing::{EVERYTHING, holds};
+use crate::fuzzing::{EVERYTHING, check_properties};
 use crate::{CapacitySource, LatencySource, Map, Reservable, file};
 
 fn refused(line: &str, other: &str) -> String {
@@ -21,7 +21,7 @@ fn refused(line: &str, other: &str) -> String {
 #[test]
 fn every_field_of_a_file_is_read() {
     let map = everything();
-    holds(&map);
+    check_properties(&map);
     assert_eq!(
         (
             map.sites.len(),
@@ -128,7 +128,7 @@ fn a_file_may_name_the_sites_of_another() {
     let mut map = everything();
     let text = "[[link]]\nbetween = [\"campus\", \"lab\"]\n\n[[site]]\nname = \"lab\"\n";
     file::read_onto(&mut map, text, Path::new("more.toml")).unwrap();
-    holds(&map);
+    check_properties(&map);
     assert_eq!((map.sites.len(), map.links.len()), (4, 4));
     let before = map.clone();
     let error = file::read_onto(
@@ -163,7 +163,7 @@ proptest! {
         );
         match file::read(&text, Path::new("m")) {
             Ok(map) => {
-                holds(&map);
+                check_properties(&map);
                 prop_assert!((-90.0..=90.0).contains(&latitude) && (0.0..=1.0).contains(&share));
             }
             Err(error) => prop_assert!(error.line >= 1 && error.line <= 10),

@@ -8,7 +8,7 @@ use crate::Graph;
 #[test]
 fn each_direction_is_an_edge() {
     let map = everything();
-    let graph = Graph::of(&map);
+    let graph = Graph::from_map(&map);
     let [chicago, amsterdam, campus] =
         ["chicago", "amsterdam", "campus"].map(|name| graph.node(name).unwrap());
     assert_eq!(graph.nodes(), 3);

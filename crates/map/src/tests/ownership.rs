@@ -41,7 +41,7 @@ fn registration(number: u8, name: &str) -> Registration {
 
 #[test]
 fn no_depot_has_the_name_of_an_address_key_host_or_site() {
-    let names = DepotNames::of(&map());
+    let names = DepotNames::from_map(&map());
     let own_key = key(9).to_string();
     for (name, conflict) in [
         ("west", NameConflict::Site),
@@ -90,26 +90,26 @@ fn no_depot_has_the_name_of_an_address_key_host_or_site() {
 fn a_host_of_all_names_reserves_names_with_dots() {
     let mut map = map();
     map.hosts[1].addresses = vec!["*".to_owned()];
-    let names = DepotNames::of(&map);
+    let names = DepotNames::from_map(&map);
     assert!(names.check("any.example", &key(9)).is_err());
     assert_eq!(names.check("quad", &key(9)), Ok(()));
 }
 
 #[test]
 fn a_name_belongs_to_the_granted_key_then_to_the_first() {
-    let mut names = DepotNames::of(&map());
+    let mut names = DepotNames::from_map(&map());
     assert_eq!(names.belongs_to("quad", &key(8)), None);
-    names.bind("Quad", key(8));
+    names.bind_first("Quad", key(8));
     assert_eq!(names.belongs_to("quad", &key(8)), Some(true));
     assert_eq!(names.belongs_to("QUAD", &key(9)), Some(false));
     // The operator's decision outranks the first registration.
-    names.give("quad", key(9));
+    names.grant("quad", key(9));
     assert_eq!(names.belongs_to("quad", &key(8)), Some(false));
     assert_eq!(names.belongs_to("quad", &key(9)), Some(true));
     // If the operator gave a name to several keys, the first that registers it has it.
-    names.give("pop", key(8));
-    names.give("pop", key(9));
-    names.bind("pop", key(9));
+    names.grant("pop", key(8));
+    names.grant("pop", key(9));
+    names.bind_first("pop", key(9));
     assert_eq!(names.belongs_to("pop", &key(8)), Some(false));
     assert_eq!(names.belongs_to("mid", &key(9)), Some(false));
     assert_eq!(names.belongs_to("mid", &key(1)), Some(true));
@@ -118,8 +118,8 @@ fn a_name_belongs_to_the_granted_key_then_to_the_first() {
 #[test]
 fn the_first_key_keeps_its_name_when_another_registers_it() {
     let map = map();
-    let mut names = DepotNames::of(&map);
-    names.bind("quad", key(9));
+    let mut names = DepotNames::from_map(&map);
+    names.bind_first("quad", key(9));
     let both = [
         registration(8, "quad"),
         registration(9, "quad"),
@@ -140,7 +140,7 @@ fn the_first_key_keeps_its_name_when_another_registers_it() {
 #[test]
 fn a_reserved_name_puts_no_depot_on_the_map() {
     let map = map();
-    let mut names = DepotNames::of(&map);
+    let mut names = DepotNames::from_map(&map);
     let own_key = key(6).to_string();
     let all = [
         ("dtn1", 9),
@@ -154,7 +154,7 @@ fn a_reserved_name_puts_no_depot_on_the_map() {
     assert_eq!(merged.problems.len(), 4);
     // A key to which the operator gave the host's name may use it, and is located at the host's
     // site.
-    names.give("dtn1", key(9));
+    names.grant("dtn1", key(9));
     let merged = merge(&map, &all[..1], &names, NOW, &RegistrationPolicy::default());
     let depot = merged.map.depot("dtn1").unwrap();
     assert_eq!((depot.key, depot.site.as_deref()), (key(9), Some("west")));

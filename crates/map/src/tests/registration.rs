@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use quantities::Rate;
 
 use super::{everything, key};
-use crate::fuzzing::holds;
+use crate::fuzzing::check_properties;
 use crate::{
-    DepotAddress, DepotLimits, DepotNames, DepotSource, DepotState, Merged, Registration,
+    DepotAddress, DepotLimits, DepotNames, DepotSource, DepotState, MergedMap, Registration,
     RegistrationPolicy, RegistrationProblem, Transport, merge,
 };
 
@@ -31,10 +31,16 @@ fn registration(number: u8, name: &str, sent_at: f64) -> Registration {
     }
 }
 
-fn merged(registrations: &[Registration], now: f64) -> Merged {
+fn merged(registrations: &[Registration], now: f64) -> MergedMap {
     let (map, policy) = (everything(), RegistrationPolicy::default());
-    let merged = merge(&map, registrations, &DepotNames::of(&map), now, &policy);
-    holds(&merged.map);
+    let merged = merge(
+        &map,
+        registrations,
+        &DepotNames::from_map(&map),
+        now,
+        &policy,
+    );
+    check_properties(&merged.map);
     merged
 }
 
@@ -58,7 +64,7 @@ fn a_depot_comes_falls_silent_and_goes() {
     let depot = merged(&one, NOW).map.depot("quad").cloned().unwrap();
     assert_eq!(depot.source, DepotSource::Registered);
     assert_eq!(depot.site.as_deref(), Some("campus"));
-    assert!(depot.state.usable());
+    assert!(depot.state.is_usable());
 }
 
 #[test]

@@ -34,14 +34,14 @@ campus - chicago     ?, one way                  ?, one way                ?
 
 ~ estimated from coordinates: the great circle at 0.66 of the speed of light
 ";
-    let printed = render::tables(&map, 1012.0);
+    let printed = render::render_tables(&map, 1012.0);
     assert_eq!(printed, expected, "\n{printed}");
 }
 
 #[test]
 fn an_empty_map_prints_that_it_is_empty() {
     assert_eq!(
-        render::tables(&Map::default(), 0.0),
+        render::render_tables(&Map::default(), 0.0),
         "nothing is on the map\n"
     );
 }
@@ -54,7 +54,7 @@ fn wide_letters_and_long_names_fit() {
         "x".repeat(128)
     );
     let map = file::read(&text, Path::new("m")).unwrap();
-    let printed = render::tables(&map, 0.0);
+    let printed = render::render_tables(&map, 0.0);
     assert!(printed.contains('…'));
     assert!(
         printed

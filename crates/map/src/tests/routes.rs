@@ -18,13 +18,13 @@ fn read(text: &str) -> RouteTable {
 #[test]
 fn routes_through_a_map_are_read_back_unchanged() {
     let map = everything();
-    let mut archive = ChosenRoute::through(&map, "archive", &["starlight"]).unwrap();
+    let mut archive = ChosenRoute::through_depots(&map, "archive", &["starlight"]).unwrap();
     archive.ports = vec![2811..=2811, 50_000..=51_000];
     archive.reason = Some("4.1 times faster than direct\n[[route]] = \u{1b}".to_owned());
     let laptop = ChosenRoute {
         always: true,
         fall_back: false,
-        ..ChosenRoute::through(&map, "laptop", &[]).unwrap()
+        ..ChosenRoute::through_depots(&map, "laptop", &[]).unwrap()
     };
     let text = routes_toml("made by a test\nin two lines", &[archive, laptop]).unwrap();
     assert!(
@@ -57,7 +57,7 @@ fn routes_through_a_map_are_read_back_unchanged() {
 #[test]
 fn impossible_rules_are_reported() {
     let mut map = everything();
-    let through = ChosenRoute::through;
+    let through = ChosenRoute::through_depots;
     assert_eq!(
         through(&map, "nobody", &[]),
         Err(ChosenRouteError::NoHost("nobody".to_owned()))
@@ -123,7 +123,7 @@ proptest! {
         let table = read(&routes_toml("", std::slice::from_ref(&route)).unwrap());
         prop_assert_eq!(table.rules().len(), 1);
         let rule = &table.rules()[0];
-        prop_assert_eq!(rule.to().len(), route.to.len());
+        prop_assert_eq!(rule.destinations().len(), route.to.len());
         prop_assert_eq!(rule.ports(), route.ports.as_slice());
         prop_assert_eq!(&rule.via, &route.via);
         prop_assert_eq!((rule.always, rule.fall_back), (always, fall_back));

@@ -12,7 +12,8 @@ use super::DEFAULT_BUCKET_WIDTH;
 use super::time::{read_duration, read_moment};
 use crate::check::{MAX_INTERVALS, MAX_TRACE_HOPS};
 use crate::record::{
-    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
+    Conditions, Distribution, HistogramBin, MeasurementKind, MeasurementMethod, MeasurementRecord,
+    RateInterval, TraceHop, Values,
 };
 
 /// Maximum number of single round trips to read.
@@ -47,15 +48,15 @@ pub enum ReadError {
 /// Input of an archiver: the measurement, perhaps wrapped in information for the archiver alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Handed {
-    Bare(Box<Run>),
-    Wrapped { result: Box<Run> },
+enum ArchiverInput {
+    Bare(Box<ArchivedRun>),
+    Wrapped { result: Box<ArchivedRun> },
 }
 
 #[derive(Deserialize)]
-struct Run {
+struct ArchivedRun {
     test: Test,
-    schedule: Schedule,
+    schedule: RunSchedule,
     #[serde(default)]
     tool: Option<Value>,
     #[serde(default)]
@@ -72,7 +73,7 @@ struct Test {
 }
 
 #[derive(Deserialize)]
-struct Schedule {
+struct RunSchedule {
     start: String,
     duration: Option<String>,
     end: Option<String>,
@@ -105,7 +106,7 @@ struct Spec {
 }
 
 #[derive(Deserialize)]
-struct Outcome {
+struct RunOutcome {
     succeeded: bool,
     error: Option<String>,
 }
@@ -113,20 +114,20 @@ struct Outcome {
 #[derive(Deserialize)]
 struct Throughput {
     #[serde(default)]
-    intervals: Vec<Part>,
-    summary: Part,
+    intervals: Vec<ThroughputPart>,
+    summary: ThroughputPart,
 }
 
 #[derive(Deserialize, Default)]
-struct Part {
+struct ThroughputPart {
     #[serde(default)]
-    streams: Vec<Flow>,
-    summary: Option<Flow>,
+    streams: Vec<FlowResult>,
+    summary: Option<FlowResult>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "kebab-case")]
-struct Flow {
+struct FlowResult {
     throughput_bits: Option<f64>,
     receiver_throughput_bits: Option<f64>,
     sent: Option<u64>,
@@ -140,7 +141,7 @@ struct Flow {
 }
 
 #[derive(Deserialize)]
-struct RoundTrips {
+struct RoundTripResult {
     #[serde(default)]
     roundtrips: Vec<RoundTrip>,
     loss: Option<f64>,
@@ -193,43 +194,43 @@ struct AutonomousSystem {
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn read(text: &str, reporter: PublicKey) -> Result<Record, ReadError> {
-    let handed: Handed = serde_json::from_str(text).map_err(json_error)?;
+pub fn read(text: &str, reporter: PublicKey) -> Result<MeasurementRecord, ReadError> {
+    let handed: ArchiverInput = serde_json::from_str(text).map_err(json_error)?;
     let run = match handed {
-        Handed::Bare(run) | Handed::Wrapped { result: run } => *run,
+        ArchiverInput::Bare(run) | ArchiverInput::Wrapped { result: run } => *run,
     };
-    let outcome: Outcome = part(&run.result)?;
+    let outcome: RunOutcome = parse_value(&run.result)?;
     if !outcome.succeeded {
         let why = outcome.error.unwrap_or_default();
-        return Err(ReadError::Failed(shown(&why)));
+        return Err(ReadError::Failed(printable_text(&why)));
     }
     let (from, to) = ends(&run)?;
     let start_ms = read_moment(&run.schedule.start).ok_or(ReadError::Field {
         field: "schedule.start",
         problem: "is no moment as ISO 8601 writes it",
     })?;
-    let mut record = Record {
+    let mut record = MeasurementRecord {
         from,
         to,
         reporter,
         start_ms,
         duration_s: duration(&run, start_ms)?,
-        kind: Kind::Throughput,
-        method: Method::Archive,
+        kind: MeasurementKind::Throughput,
+        method: MeasurementMethod::Archive,
         conditions: conditions(&run),
         values: Values::default(),
     };
     match run.test.r#type.as_str() {
-        "throughput" => throughput(&mut record, part(&run.result)?)?,
-        "rtt" => round_trips(&mut record, part(&run.result)?)?,
-        "latency" | "latencybg" => latency(&mut record, part(&run.result)?, &run.test.spec)?,
-        "trace" => trace(&mut record, part(&run.result)?)?,
-        other => return Err(ReadError::Type(shown(other))),
+        "throughput" => throughput(&mut record, parse_value(&run.result)?)?,
+        "rtt" => round_trips(&mut record, parse_value(&run.result)?)?,
+        "latency" | "latencybg" => latency(&mut record, parse_value(&run.result)?, &run.test.spec)?,
+        "trace" => trace(&mut record, parse_value(&run.result)?)?,
+        other => return Err(ReadError::Type(printable_text(other))),
     }
     Ok(record)
 }
 
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     printable_within(text.as_bytes(), MAX_TEXT_BYTES)
 }
 
@@ -237,12 +238,12 @@ fn json_error(error: serde_json::Error) -> ReadError {
     ReadError::Json(printable(error.to_string().as_bytes()))
 }
 
-fn part<'a, T: Deserialize<'a>>(of: &'a Value) -> Result<T, ReadError> {
+fn parse_value<'a, T: Deserialize<'a>>(of: &'a Value) -> Result<T, ReadError> {
     T::deserialize(of).map_err(json_error)
 }
 
 /// Returns the source and the destination of the data.
-fn ends(run: &Run) -> Result<(String, String), ReadError> {
+fn ends(run: &ArchivedRun) -> Result<(String, String), ReadError> {
     let participant = |index| match run.participants.get(index)? {
         Participant::Name(host)
         | Participant::Host { host }
@@ -273,7 +274,7 @@ fn ends(run: &Run) -> Result<(String, String), ReadError> {
     })
 }
 
-fn duration(run: &Run, start_ms: u64) -> Result<f64, ReadError> {
+fn duration(run: &ArchivedRun, start_ms: u64) -> Result<f64, ReadError> {
     let wrong = ReadError::Field {
         field: "schedule.duration",
         problem: "is no duration as ISO 8601 writes it",
@@ -290,7 +291,7 @@ fn duration(run: &Run, start_ms: u64) -> Result<f64, ReadError> {
     Ok(end.map_or(0.0, |end| end.saturating_sub(start_ms) as f64 / 1000.0))
 }
 
-fn conditions(run: &Run) -> Conditions {
+fn conditions(run: &ArchivedRun) -> Conditions {
     let spec = &run.test.spec;
     let tool = run.tool.as_ref().and_then(|tool| match tool {
         Value::String(name) => Some(name.as_str()),
@@ -298,7 +299,7 @@ fn conditions(run: &Run) -> Conditions {
     });
     let reported = run.reference.as_ref().and_then(|reference| {
         let word = reference.get("longhaul")?.get("limit")?.as_str()?;
-        Limit::ALL.into_iter().find(|limit| limit.word() == word)
+        Limit::ALL.into_iter().find(|limit| limit.as_str() == word)
     });
     // A test with a prescribed rate or window does not measure the path.
     let by_test = match (spec.bandwidth.or(spec.fq_rate), spec.window_size) {
@@ -308,15 +309,15 @@ fn conditions(run: &Run) -> Conditions {
     };
     Conditions {
         streams: spec.parallel,
-        congestion_control: spec.congestion.as_deref().map(shown),
+        congestion_control: spec.congestion.as_deref().map(printable_text),
         limit: reported.or(by_test),
-        tool: tool.map(shown),
+        tool: tool.map(printable_text),
         ..Conditions::default()
     }
 }
 
-fn throughput(record: &mut Record, result: Throughput) -> Result<(), ReadError> {
-    let sum = |flows: &[Flow]| {
+fn throughput(record: &mut MeasurementRecord, result: Throughput) -> Result<(), ReadError> {
+    let sum = |flows: &[FlowResult]| {
         let rates = flows.iter().filter_map(|flow| flow.throughput_bits);
         flows.first().map(|_| rates.sum::<f64>())
     };
@@ -358,9 +359,9 @@ fn throughput(record: &mut Record, result: Throughput) -> Result<(), ReadError> 
     Ok(())
 }
 
-fn interval(part: &Part) -> Option<Interval> {
+fn interval(part: &ThroughputPart) -> Option<RateInterval> {
     let flow = part.summary.as_ref()?;
-    Some(Interval {
+    Some(RateInterval {
         start_s: flow.start?,
         end_s: flow.end?,
         rate_bps: flow.throughput_bits?,
@@ -374,7 +375,7 @@ fn share(lost: Option<u64>, sent: Option<u64>) -> Option<f64> {
     Some((lost as f64 / sent as f64).min(1.0))
 }
 
-fn round_trips(record: &mut Record, result: RoundTrips) -> Result<(), ReadError> {
+fn round_trips(record: &mut MeasurementRecord, result: RoundTripResult) -> Result<(), ReadError> {
     let time = |text: &Option<String>| text.as_deref().and_then(read_duration);
     let seen: Vec<f64> = result
         .roundtrips
@@ -391,8 +392,12 @@ fn round_trips(record: &mut Record, result: RoundTrips) -> Result<(), ReadError>
             ..Distribution::default()
         })
     };
-    let rtt = Distribution::of(&seen).or_else(reported);
-    record.kind = if rtt.is_some() { Kind::Rtt } else { Kind::Loss };
+    let rtt = Distribution::from_times(&seen).or_else(reported);
+    record.kind = if rtt.is_some() {
+        MeasurementKind::Rtt
+    } else {
+        MeasurementKind::Loss
+    };
     record.conditions.packets = result.sent;
     record.values.rtt = rtt;
     record.values.loss = result.loss;
@@ -405,7 +410,7 @@ fn round_trips(record: &mut Record, result: RoundTrips) -> Result<(), ReadError>
     Ok(())
 }
 
-fn latency(record: &mut Record, result: Latency, spec: &Spec) -> Result<(), ReadError> {
+fn latency(record: &mut MeasurementRecord, result: Latency, spec: &Spec) -> Result<(), ReadError> {
     let width = spec.bucket_width.unwrap_or(DEFAULT_BUCKET_WIDTH);
     let wrong = ReadError::Field {
         field: "result.histogram-latency",
@@ -422,11 +427,11 @@ fn latency(record: &mut Record, result: Latency, spec: &Spec) -> Result<(), Read
         }
     }
     bins.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-    let delay = Distribution::of_bins(&bins);
+    let delay = Distribution::from_bins(&bins);
     record.kind = if delay.is_some() {
-        Kind::Latency
+        MeasurementKind::Latency
     } else {
-        Kind::Loss
+        MeasurementKind::Loss
     };
     record.conditions.packets = result.packets_sent;
     record.conditions.clock_error_s = result.max_clock_error.map(|error| error / 1000.0);
@@ -448,7 +453,7 @@ fn latency(record: &mut Record, result: Latency, spec: &Spec) -> Result<(), Read
     Ok(())
 }
 
-fn trace(record: &mut Record, result: Trace) -> Result<(), ReadError> {
+fn trace(record: &mut MeasurementRecord, result: Trace) -> Result<(), ReadError> {
     let wrong = ReadError::Field {
         field: "result.paths",
         problem: "has no path, or one of more than 255 hops, or an address that is none",
@@ -469,10 +474,10 @@ fn trace(record: &mut Record, result: Trace) -> Result<(), ReadError> {
                 .map(|name| printable_within(name.trim_end_matches('.').as_bytes(), 253)),
             rtt_s: hop.rtt.as_deref().and_then(read_duration),
             autonomous_system: hop.r#as.map(|system| system.number),
-            error: hop.error.as_deref().map(shown),
+            error: hop.error.as_deref().map(printable_text),
         })
     });
-    record.kind = Kind::Trace;
+    record.kind = MeasurementKind::Trace;
     record.values.hops = hops.collect::<Result<_, ReadError>>()?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use jiff::fmt::temporal::SpanParser;
 use jiff::tz::TimeZone;
 use jiff::{SpanRelativeTo, Timestamp};
 
-use crate::Moment;
+use crate::EpochMs;
 
 static SPANS: SpanParser = SpanParser::new();
 
@@ -37,7 +37,7 @@ pub fn write_duration(seconds: f64) -> String {
 }
 
 /// Parses a moment. Without an offset, it is in UTC.
-pub(super) fn read_moment(text: &str) -> Option<Moment> {
+pub(super) fn read_moment(text: &str) -> Option<EpochMs> {
     let at: Timestamp = match text.parse() {
         Ok(at) => at,
         Err(_) => text
@@ -47,11 +47,11 @@ pub(super) fn read_moment(text: &str) -> Option<Moment> {
             .ok()?
             .timestamp(),
     };
-    Moment::try_from(at.as_millisecond()).ok()
+    EpochMs::try_from(at.as_millisecond()).ok()
 }
 
 /// Formats a moment in UTC. Returns `None` if it is beyond the year 9999.
-pub(super) fn write_moment(at_ms: Moment) -> Option<String> {
+pub(super) fn write_moment(at_ms: EpochMs) -> Option<String> {
     let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
     Some(at.to_string())
 }

@@ -5,7 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::DEFAULT_BUCKET_WIDTH;
 use super::time::{write_duration, write_moment};
-use crate::record::{Distribution, Kind, Method, Record, TraceHop};
+use crate::record::{
+    Distribution, MeasurementKind, MeasurementMethod, MeasurementRecord, TraceHop,
+};
 
 /// Router errors that pScheduler knows; others are left out.
 const ICMP_ERRORS: [&str; 16] = [
@@ -51,11 +53,14 @@ pub enum WriteError {
 ///
 /// # Errors
 /// [`WriteError`].
-pub fn write(record: &Record, host: impl Fn(&str) -> Option<String>) -> Result<Value, WriteError> {
+pub fn write(
+    record: &MeasurementRecord,
+    host: impl Fn(&str) -> Option<String>,
+) -> Result<Value, WriteError> {
     let host = |end: &str| {
         host(end)
             .filter(|host| Host::parse(host).is_ok())
-            .ok_or_else(|| WriteError::NoHost(shown(end)))
+            .ok_or_else(|| WriteError::NoHost(printable_text(end)))
     };
     let (source, dest) = (host(&record.from)?, host(&record.to)?);
     let mut spec = Map::new();
@@ -63,20 +68,22 @@ pub fn write(record: &Record, host: impl Fn(&str) -> Option<String>) -> Result<V
     spec.insert("source".to_owned(), json!(source));
     spec.insert("dest".to_owned(), json!(dest));
     let (test, result) = match record.kind {
-        Kind::Throughput => ("throughput", throughput(record, &mut spec)?),
-        Kind::Rtt => ("rtt", round_trips(record)?),
-        Kind::Latency | Kind::Loss => ("latency", latency(record, &mut spec)?),
-        Kind::Trace => ("trace", trace(record)?),
+        MeasurementKind::Throughput => ("throughput", throughput(record, &mut spec)?),
+        MeasurementKind::Rtt => ("rtt", round_trips(record)?),
+        MeasurementKind::Latency | MeasurementKind::Loss => {
+            ("latency", latency(record, &mut spec)?)
+        }
+        MeasurementKind::Trace => ("trace", trace(record)?),
     };
     let method = match record.method {
-        Method::Probe => "probe",
-        Method::Transfer => "transfer",
-        Method::Relay => "relay",
-        Method::Archive => "archive",
+        MeasurementMethod::Probe => "probe",
+        MeasurementMethod::Transfer => "transfer",
+        MeasurementMethod::Relay => "relay",
+        MeasurementMethod::Archive => "archive",
     };
     let mut own = json!({ "reporter": record.reporter.to_string(), "method": method });
     if let (Some(limit), Some(own)) = (record.conditions.limit, own.as_object_mut()) {
-        own.insert("limit".to_owned(), json!(limit.word()));
+        own.insert("limit".to_owned(), json!(limit.as_str()));
     }
     Ok(json!({
         "id": id(record, test),
@@ -95,13 +102,13 @@ pub fn write(record: &Record, host: impl Fn(&str) -> Option<String>) -> Result<V
     }))
 }
 
-fn shown(text: &str) -> String {
+fn printable_text(text: &str) -> String {
     longhaul_proto::text::printable_within(text.as_bytes(), 80)
 }
 
 /// Returns a UUID of the record (RFC 9562, version 8). It is the same whenever the record is
 /// written.
-fn id(record: &Record, test: &str) -> String {
+fn id(record: &MeasurementRecord, test: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(record.reporter.as_bytes());
     for text in [&record.from, &record.to, test] {
@@ -110,8 +117,8 @@ fn id(record: &Record, test: &str) -> String {
     }
     hasher.update(&record.start_ms.to_be_bytes());
     let digest = hasher.finalize();
-    let mut bits = u128::from(u64::from_be_bytes(first(digest.as_bytes(), 0))) << 64
-        | u128::from(u64::from_be_bytes(first(digest.as_bytes(), 8)));
+    let mut bits = u128::from(u64::from_be_bytes(eight_bytes(digest.as_bytes(), 0))) << 64
+        | u128::from(u64::from_be_bytes(eight_bytes(digest.as_bytes(), 8)));
     bits = bits & !(0xf << 76) | 0x8 << 76;
     bits = bits & !(0x3 << 62) | 0x2 << 62;
     let digits = format!("{bits:032x}");
@@ -126,14 +133,17 @@ fn id(record: &Record, test: &str) -> String {
     .join("-")
 }
 
-fn first(bytes: &[u8; 32], from: usize) -> [u8; 8] {
+fn eight_bytes(bytes: &[u8; 32], from: usize) -> [u8; 8] {
     bytes
         .get(from..from + 8)
         .and_then(|bytes| bytes.try_into().ok())
         .unwrap_or_default()
 }
 
-fn throughput(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, WriteError> {
+fn throughput(
+    record: &MeasurementRecord,
+    spec: &mut Map<String, Value>,
+) -> Result<Value, WriteError> {
     let rate = record.values.rate_bps.ok_or(WriteError::Missing("rate"))?;
     spec.insert(
         "duration".to_owned(),
@@ -202,7 +212,7 @@ fn throughput(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, W
     }))
 }
 
-fn round_trips(record: &Record) -> Result<Value, WriteError> {
+fn round_trips(record: &MeasurementRecord) -> Result<Value, WriteError> {
     let Distribution {
         min_s,
         mean_s,
@@ -237,9 +247,9 @@ fn round_trips(record: &Record) -> Result<Value, WriteError> {
     Ok(result)
 }
 
-fn latency(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, WriteError> {
+fn latency(record: &MeasurementRecord, spec: &mut Map<String, Value>) -> Result<Value, WriteError> {
     let values = &record.values;
-    if record.kind == Kind::Latency && values.histogram.is_empty() {
+    if record.kind == MeasurementKind::Latency && values.histogram.is_empty() {
         return Err(WriteError::NoHistogram);
     }
     let mut histogram: Map<String, Value> = Map::new();
@@ -274,7 +284,7 @@ fn latency(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, Writ
                 );
             }
             (Some(sent), None) => drop(result.insert("packets-sent".to_owned(), json!(sent))),
-            (None, _) if record.kind == Kind::Loss => {
+            (None, _) if record.kind == MeasurementKind::Loss => {
                 return Err(WriteError::Missing("number of packets"));
             }
             (None, _) => {}
@@ -289,7 +299,7 @@ fn latency(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, Writ
     Ok(result)
 }
 
-fn trace(record: &Record) -> Result<Value, WriteError> {
+fn trace(record: &MeasurementRecord) -> Result<Value, WriteError> {
     if record.values.hops.is_empty() {
         return Err(WriteError::Missing("hops"));
     }

@@ -3,23 +3,26 @@
 use std::time::Duration;
 
 use super::{NOW_MS, copy};
-use crate::{Bounds, Distribution, Interval, Kind, Record, RecordFault, TraceHop};
+use crate::{
+    Distribution, MeasurementKind, MeasurementRecord, RateInterval, RecordBounds, RecordFault,
+    TraceHop,
+};
 
-fn fault(change: impl Fn(&mut Record)) -> RecordFault {
+fn fault(change: impl Fn(&mut MeasurementRecord)) -> RecordFault {
     let mut record = copy();
     change(&mut record);
-    record.check(NOW_MS, &Bounds::default()).unwrap_err()
+    record.check(NOW_MS, &RecordBounds::default()).unwrap_err()
 }
 
 #[test]
 fn a_valid_record_passes_the_check() {
-    assert_eq!(copy().check(NOW_MS, &Bounds::default()), Ok(()));
-    crate::fuzzing::holds(&copy());
+    assert_eq!(copy().check(NOW_MS, &RecordBounds::default()), Ok(()));
+    crate::fuzzing::check_properties(&copy());
 }
 
 #[test]
 fn times_are_checked_against_the_bounds() {
-    let bounds = Bounds::default();
+    let bounds = RecordBounds::default();
     let at = |now_ms| copy().check(now_ms, &bounds);
     assert_eq!(at(NOW_MS - 30_000), Ok(()));
     assert_eq!(
@@ -32,7 +35,7 @@ fn times_are_checked_against_the_bounds() {
         at(NOW_MS + week + 1_000),
         Err(RecordFault::Old { .. })
     ));
-    let strict = Bounds {
+    let strict = RecordBounds {
         max_clock_ahead: Duration::ZERO,
         ..bounds
     };
@@ -41,7 +44,7 @@ fn times_are_checked_against_the_bounds() {
 
 #[test]
 fn impossible_values_are_refused() {
-    let value = |change: fn(&mut Record)| match fault(change) {
+    let value = |change: fn(&mut MeasurementRecord)| match fault(change) {
         RecordFault::Value { field, .. } => field,
         other => panic!("{other}"),
     };
@@ -61,11 +64,11 @@ fn impossible_values_are_refused() {
         "conditions.streams"
     );
     assert_eq!(
-        value(|of| of.values.rtt = Distribution::of(&[61.0])),
+        value(|of| of.values.rtt = Distribution::from_times(&[61.0])),
         "values.rtt"
     );
-    let backwards = |of: &mut Record| {
-        of.values.intervals = vec![Interval {
+    let backwards = |of: &mut MeasurementRecord| {
+        of.values.intervals = vec![RateInterval {
             start_s: 2.0,
             end_s: 1.0,
             rate_bps: 1.0,
@@ -84,13 +87,13 @@ fn impossible_values_are_refused() {
         RecordFault::End { field: "to" }
     );
     assert_eq!(
-        fault(|of| of.kind = Kind::Latency),
+        fault(|of| of.kind = MeasurementKind::Latency),
         RecordFault::Missing {
             field: "values.delay"
         }
     );
     assert_eq!(
-        fault(|of| of.kind = Kind::Trace),
+        fault(|of| of.kind = MeasurementKind::Trace),
         RecordFault::Missing {
             field: "values.hops"
         }
@@ -103,7 +106,7 @@ fn impossible_values_are_refused() {
         fault(|of| of.conditions.tool = Some("\n".to_owned())),
         RecordFault::Text { .. }
     ));
-    let no_order = |of: &mut Record| {
+    let no_order = |of: &mut MeasurementRecord| {
         of.values.rtt = Some(Distribution {
             min_s: 0.1,
             mean_s: 0.05,

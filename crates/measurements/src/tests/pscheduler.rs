@@ -5,18 +5,22 @@ use std::path::Path;
 use longhaul_proto::PublicKey;
 use proptest::prelude::*;
 
-use crate::fuzzing::{holds, text};
+use crate::fuzzing::{check_properties, run_text};
 use crate::pscheduler::{ReadError, WriteError, read, read_duration, write, write_duration};
-use crate::{Bound, Bounds, Kind, Method, Record, fuzzing};
+use crate::{
+    MeasurementKind, MeasurementMethod, MeasurementRecord, RecordBounds, ValueBound, fuzzing,
+};
 
 fn reporter() -> PublicKey {
     PublicKey::from_bytes([3; 32])
 }
 
-fn record(name: &str) -> Record {
-    let record = read(&text(name), reporter()).unwrap();
-    record.check(fuzzing::NOW_MS, &Bounds::default()).unwrap();
-    holds(&record);
+fn record(name: &str) -> MeasurementRecord {
+    let record = read(&run_text(name), reporter()).unwrap();
+    record
+        .check(fuzzing::NOW_MS, &RecordBounds::default())
+        .unwrap();
+    check_properties(&record);
     record
 }
 
@@ -29,7 +33,11 @@ fn throughput_is_read_with_its_intervals() {
     );
     assert_eq!(
         (record.kind, record.method, record.reporter),
-        (Kind::Throughput, Method::Archive, reporter())
+        (
+            MeasurementKind::Throughput,
+            MeasurementMethod::Archive,
+            reporter()
+        )
     );
     assert_eq!(
         (record.start_ms, record.duration_s),
@@ -54,7 +62,7 @@ fn throughput_is_read_with_its_intervals() {
         (second.start_s, second.end_s, second.retransmits),
         (5.0, 10.0, None)
     );
-    assert_eq!(record.rate_bound(), Bound::Exact);
+    assert_eq!(record.rate_bound(), ValueBound::Exact);
 }
 
 #[test]
@@ -64,7 +72,7 @@ fn prescribed_rates_are_lower_bounds_and_reverse_swaps_ends() {
         (record.from.as_str(), record.to.as_str()),
         ("ps-b.example", "ps-a.example")
     );
-    assert_eq!(record.rate_bound(), Bound::AtLeast);
+    assert_eq!(record.rate_bound(), ValueBound::AtLeast);
     assert_eq!(
         (record.values.loss, record.values.jitter_s),
         (Some(0.0025), Some(0.00021))
@@ -111,11 +119,11 @@ fn traces_are_read() {
     );
     // Example from pScheduler.
     let example = data("trace-result.json");
-    let run = text("trace");
+    let run = run_text("trace");
     let begin = run.find("\"result\": {\"schema\"").unwrap();
     let real = format!("{}\"result\": {example}}}", &run[..begin]);
     let record = read(&real, reporter()).unwrap();
-    holds(&record);
+    check_properties(&record);
     assert_eq!(record.values.hops.len(), 10);
 }
 
@@ -133,7 +141,7 @@ fn wrapped_archiver_input_is_unwrapped() {
     // Example from pScheduler, of a test that measures nothing.
     let error = read(&data("archiver-input.json"), reporter()).unwrap_err();
     assert_eq!(error, ReadError::Type("simplestream".to_owned()));
-    let rtt = text("rtt");
+    let rtt = run_text("rtt");
     let wrapped = format!("{{\"data\": {{}}, \"result\": {rtt}, \"attempts\": 3}}");
     assert_eq!(read(&wrapped, reporter()), read(&rtt, reporter()));
     let spec = "\"source\": \"ps-a.example\", \"dest\": \"ps-b.example\", ";
@@ -158,7 +166,7 @@ fn wrapped_archiver_input_is_unwrapped() {
 fn a_moment_without_an_offset_is_in_utc() {
     let at = |moment: &str| {
         read(
-            &text("rtt").replace("2026-10-14T15:06:40Z", moment),
+            &run_text("rtt").replace("2026-10-14T15:06:40Z", moment),
             reporter(),
         )
         .map(|record| record.start_ms)
@@ -176,7 +184,7 @@ fn a_moment_without_an_offset_is_in_utc() {
 
 #[test]
 fn failed_runs_are_no_measurements() {
-    let failed = text("rtt").replace(
+    let failed = run_text("rtt").replace(
         "\"succeeded\": true",
         "\"succeeded\": false, \"error\": \"no route\"",
     );
@@ -244,7 +252,7 @@ fn written_records_are_read_back_unchanged() {
         assert_eq!(back.values.rate_bps, record.values.rate_bps);
         assert_eq!(back.values.hops, record.values.hops);
         assert_eq!(back.values.intervals, record.values.intervals);
-        let least = |record: &Record| {
+        let least = |record: &MeasurementRecord| {
             record
                 .values
                 .rtt
@@ -276,7 +284,7 @@ fn the_limit_of_a_copy_is_preserved() {
         write(&copy, |_| Some("a b".to_owned())),
         Err(WriteError::NoHost("campus".to_owned()))
     );
-    copy.kind = Kind::Latency;
+    copy.kind = MeasurementKind::Latency;
     assert_eq!(
         write(&copy, |end| Some(end.to_owned())),
         Err(WriteError::NoHistogram)

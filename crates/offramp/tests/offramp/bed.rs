@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_depot::{Depot, DepotConfig};
-use longhaul_offramp::{Listen, Offramp, OfframpConfig};
+use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
 use longhaul_policy::Policy;
-use longhaul_proto::{Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey};
+use longhaul_proto::{Endpoint, Open, PublicKey, Route, ServiceName, SessionId, SigningKey};
 use longhaul_session::{ConnectOptions, Error, Identity, ServerTrust, Session, connect};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 pub const ANY: &str = "127.0.0.1:0";
 
 /// An off-ramp that runs in a task of the test's runtime.
-pub struct Running {
+pub struct RunningOfframp {
     pub address: SocketAddr,
     pub metrics: SocketAddr,
     pub key: PublicKey,
@@ -27,7 +27,7 @@ pub struct Running {
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningOfframp {
     /// Tells the off-ramp to stop.
     pub fn stop(&mut self) {
         drop(self.stop.take());
@@ -35,17 +35,19 @@ impl Running {
 
     /// Waits until the off-ramp has drained.
     pub async fn stopped(self) {
-        soon(self.task).await.expect("the off-ramp must not panic");
+        with_timeout(self.task)
+            .await
+            .expect("the off-ramp must not panic");
     }
 
     /// Returns options for `me` to connect to `server` through this off-ramp, along `route`.
-    pub fn to(
+    pub fn connect_options(
         &self,
         me: &Arc<Identity>,
         server: impl Into<Endpoint>,
         route: &str,
     ) -> ConnectOptions {
-        ConnectOptions::to_server(
+        ConnectOptions::through_offramp(
             server.into(),
             route.parse().expect("route"),
             self.address.into(),
@@ -59,7 +61,7 @@ impl Running {
         me: &Arc<Identity>,
         server: impl Into<Endpoint>,
     ) -> Result<Session, Error> {
-        soon(connect(&self.to(me, server, "direct"))).await
+        with_timeout(connect(&self.connect_options(me, server, "direct"))).await
     }
 
     /// Returns a value of its metrics page.
@@ -77,13 +79,13 @@ impl Running {
     }
 
     /// Waits until a metric has a value.
-    pub async fn until(&self, name: &str, value: f64) {
+    pub async fn wait_for_metric(&self, name: &str, value: f64) {
         let watching = async {
             while self.metric(name).await != value {
                 tokio::task::yield_now().await;
             }
         };
-        soon(watching).await;
+        with_timeout(watching).await;
     }
 }
 
@@ -104,11 +106,11 @@ pub fn loopback(key: PublicKey) -> Policy {
 }
 
 /// Starts an off-ramp with `policy`, changed by `tweak`.
-pub fn offramp_with(policy: Policy, tweak: impl FnOnce(&mut OfframpConfig)) -> Running {
+pub fn offramp_with(policy: Policy, tweak: impl FnOnce(&mut OfframpConfig)) -> RunningOfframp {
     let identity = me();
     let key = identity.public();
     let mut config = OfframpConfig::new(identity, policy);
-    config.listen = vec![Listen::at(ANY.parse().expect("address"))];
+    config.listen = vec![ListenerConfig::new(ANY.parse().expect("address"))];
     config.metrics = Some(ANY.parse().expect("address"));
     tweak(&mut config);
     let offramp = Offramp::bind(config).expect("bind");
@@ -118,7 +120,7 @@ pub fn offramp_with(policy: Policy, tweak: impl FnOnce(&mut OfframpConfig)) -> R
     let task = tokio::spawn(offramp.run(async {
         let _ = stopped.await;
     }));
-    Running {
+    RunningOfframp {
         address,
         metrics,
         key,
@@ -128,7 +130,7 @@ pub fn offramp_with(policy: Policy, tweak: impl FnOnce(&mut OfframpConfig)) -> R
 }
 
 /// Starts an off-ramp that lets `me` connect anywhere on loopback.
-pub fn offramp(me: &Identity) -> Running {
+pub fn offramp(me: &Identity) -> RunningOfframp {
     offramp_with(loopback(me.public()), |_| {})
 }
 
@@ -141,7 +143,7 @@ pub fn depot(me: &Identity) -> SocketAddr {
     );
     let policy = Policy::parse(&text, Path::new("test.toml")).expect(&text);
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
-    config.listen = vec![Listen::at(ANY.parse().expect("address"))];
+    config.listen = vec![ListenerConfig::new(ANY.parse().expect("address"))];
     config.workers = 0;
     let depot = Depot::bind(config).expect("bind");
     let address = *depot.local_addresses().first().expect("an address");
@@ -157,7 +159,7 @@ pub async fn server() -> (TcpListener, SocketAddr) {
 }
 
 /// Establishes a session with an ordinary server through an off-ramp, and returns both ends.
-pub async fn established(offramp: &Running, me: &Arc<Identity>) -> (Session, TcpStream) {
+pub async fn established(offramp: &RunningOfframp, me: &Arc<Identity>) -> (Session, TcpStream) {
     let (listener, address) = server().await;
     let (session, accepted) = tokio::join!(offramp.connect(me, address), listener.accept());
     (
@@ -170,7 +172,7 @@ pub async fn established(offramp: &Running, me: &Arc<Identity>) -> (Session, Tcp
 pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> Open {
     let mut open = Open::new(
         SessionId::random().expect("random"),
-        Service::TCP,
+        ServiceName::TCP,
         Route::direct(),
         offramp.into(),
         Duration::from_secs(10),
@@ -178,11 +180,11 @@ pub fn open(me: &Identity, offramp: SocketAddr, server: impl Into<Endpoint>) -> 
     open.onward = Some(server.into());
     open.sign(me.signing_key(), longhaul_hop::unix_ms())
         .expect("sign");
-    open.departing()
+    open.for_first_hop()
 }
 
 /// Turns a hang into a failure.
-pub async fn soon<T>(future: impl Future<Output = T>) -> T {
+pub async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .expect("it does not happen")

@@ -24,7 +24,9 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
             stream.write_all(&received).await.unwrap();
         };
         let asking = async {
-            let mut session = connect(&offramp.to(&me, address, &route)).await.unwrap();
+            let mut session = connect(&offramp.connect_options(&me, address, &route))
+                .await
+                .unwrap();
             assert_eq!(session.info().onward, Some(address.into()));
             let sent: Vec<u8> = (0..5_000_000u32).map(|at| (at >> 5) as u8).collect();
             session.write_all(&sent).await.unwrap();
@@ -34,10 +36,10 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
             back.reverse();
             assert!(back == sent, "{route}: {} bytes back", back.len());
         };
-        soon(async { tokio::join!(serving, asking) }).await;
+        with_timeout(async { tokio::join!(serving, asking) }).await;
     }
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_sessions_ended_total{ending=\"finished\"}",
             2.0,
         )
@@ -55,7 +57,7 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
 async fn a_server_that_sends_and_ends_first_still_receives() {
     let me = me();
     let offramp = offramp(&me);
-    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let (mut session, mut server) = with_timeout(established(&offramp, &me)).await;
     let talking = async {
         server.write_all(b"220 ready\r\n").await.unwrap();
         server.shutdown().await.unwrap();
@@ -68,31 +70,31 @@ async fn a_server_that_sends_and_ends_first_still_receives() {
         server.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "and now me");
     };
-    soon(talking).await;
+    with_timeout(talking).await;
 }
 
 #[tokio::test]
 async fn resets_pass_through_both_ways() {
     let me = me();
     let offramp = offramp(&me);
-    let (mut session, server) = soon(established(&offramp, &me)).await;
+    let (mut session, server) = with_timeout(established(&offramp, &me)).await;
     server.set_zero_linger().unwrap();
     drop(server);
-    let error = soon(session.read_u8()).await.unwrap_err();
+    let error = with_timeout(session.read_u8()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_sessions_ended_total{ending=\"server died\"}",
             1.0,
         )
         .await;
 
-    let (session, mut server) = soon(established(&offramp, &me)).await;
+    let (session, mut server) = with_timeout(established(&offramp, &me)).await;
     drop(session);
-    let error = soon(server.read_u8()).await.unwrap_err();
+    let error = with_timeout(server.read_u8()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_sessions_ended_total{ending=\"initiator side died\"}",
             1.0,
         )

@@ -13,11 +13,11 @@ use crate::bed::*;
 async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     let me = me();
     let mut offramp = offramp(&me);
-    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let (mut session, mut server) = with_timeout(established(&offramp, &me)).await;
     offramp.stop();
     // The listener closes first: once it is closed, the drain has begun.
     let closed = async { while TcpStream::connect(offramp.address).await.is_ok() {} };
-    soon(closed).await;
+    with_timeout(closed).await;
     let finishing = async {
         session.write_all(b"the rest").await.unwrap();
         session.shutdown().await.unwrap();
@@ -30,7 +30,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
         session.read_to_string(&mut received).await.unwrap();
         assert_eq!(received, "heard");
     };
-    soon(finishing).await;
+    with_timeout(finishing).await;
     offramp.stopped().await;
 }
 
@@ -40,12 +40,12 @@ async fn sessions_left_at_the_drain_deadline_are_reset() {
     let mut offramp = offramp_with(loopback(me.public()), |config| {
         config.timeouts.drain = Duration::from_millis(50);
     });
-    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let (mut session, mut server) = with_timeout(established(&offramp, &me)).await;
     offramp.stop();
     offramp.stopped().await;
     for error in [
-        soon(session.read_u8()).await.unwrap_err(),
-        soon(server.read_u8()).await.unwrap_err(),
+        with_timeout(session.read_u8()).await.unwrap_err(),
+        with_timeout(server.read_u8()).await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     }
@@ -72,7 +72,7 @@ async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     };
     std::fs::write(&file, rule(me.public())).unwrap();
     let offramp = offramp_with(Policy::load(&file).unwrap(), |_| {});
-    let (mut session, mut server) = soon(established(&offramp, &me)).await;
+    let (mut session, mut server) = with_timeout(established(&offramp, &me)).await;
     let (_listener, address) = crate::bed::server().await;
     assert!(offramp.connect(&other, address).await.is_err());
 
@@ -81,7 +81,7 @@ async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     std::fs::write(&file, "[[allow]]\nprincipals = 5\n").unwrap();
     hang_up().unwrap();
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_policy_reloads_total{outcome=\"refused\"}",
             1.0,
         )
@@ -91,7 +91,7 @@ async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     std::fs::write(&file, rule(other.public())).unwrap();
     hang_up().unwrap();
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_policy_reloads_total{outcome=\"loaded\"}",
             1.0,
         )
@@ -104,5 +104,5 @@ async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     // The current session continues.
     session.write_all(b"x").await.unwrap();
     session.flush().await.unwrap();
-    assert_eq!(soon(server.read_u8()).await.unwrap(), b'x');
+    assert_eq!(with_timeout(server.read_u8()).await.unwrap(), b'x');
 }

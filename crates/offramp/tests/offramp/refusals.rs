@@ -9,7 +9,7 @@ use longhaul_hop::unix_ms;
 use longhaul_policy::Policy;
 use longhaul_proto::{Endpoint, FailureKind, Open, SessionId, Status, StatusCode, StatusDecoder};
 use longhaul_session::{
-    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, Service, Session,
+    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, ServiceName, Session,
     connect,
 };
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ fn refused(result: Result<Session, Error>) -> (StatusCode, i32, Error) {
 }
 
 async fn assert_refused(
-    offramp: &Running,
+    offramp: &RunningOfframp,
     me: &Arc<Identity>,
     server: impl Into<Endpoint>,
     code: StatusCode,
@@ -56,7 +56,7 @@ async fn ask(to: SocketAddr, open: &Open) -> Status {
     stream.write_all(&bytes).await.unwrap();
     let mut decoder = StatusDecoder::new();
     loop {
-        let byte = soon(stream.read_u8())
+        let byte = with_timeout(stream.read_u8())
             .await
             .expect("a status before the end");
         if let Some((status, _)) = decoder.feed(&[byte]).expect("status") {
@@ -219,7 +219,7 @@ async fn false_and_repeated_opens_reach_nobody() {
     depots.cursor = 0;
     assert_eq!(asked(depots).await, StatusCode::Misrouted);
     let mut copy = open(&me, offramp.address, address);
-    (copy.service, copy.onward) = (Service::COPY, None);
+    (copy.service, copy.onward) = (ServiceName::COPY, None);
     copy.sign(me.signing_key(), unix_ms()).unwrap();
     assert_eq!(asked(copy).await, StatusCode::NoService);
 
@@ -241,19 +241,19 @@ async fn an_acceptor_without_the_service_refuses() {
         ANY.parse().unwrap(),
         identity,
         Arc::new(|_| true),
-        vec![Service::COPY],
+        vec![ServiceName::COPY],
     );
     let listener = Listener::bind(options).await.unwrap();
     let server: Endpoint = "127.0.0.1:9".parse().unwrap();
-    let to = ConnectOptions::to_server(
+    let to = ConnectOptions::through_offramp(
         server,
         "direct".parse().unwrap(),
         listener.local_addr().into(),
         me,
         trust,
     );
-    let error = soon(connect(&to)).await.unwrap_err();
-    assert!(error.is_about_the_service(), "{error}");
+    let error = with_timeout(connect(&to)).await.unwrap_err();
+    assert!(error.is_missing_service(), "{error}");
     assert_eq!(error.errno(), Errno::NETUNREACH.raw_os_error());
 }
 
@@ -270,12 +270,12 @@ async fn an_initiator_that_leaves_during_the_dial_is_dropped() {
     let mut stream = TcpStream::connect(offramp.address).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
     offramp
-        .until("longhaul_offramp_sessions_setting_up", 1.0)
+        .wait_for_metric("longhaul_offramp_sessions_setting_up", 1.0)
         .await;
     stream.set_zero_linger().unwrap();
     drop(stream);
     offramp
-        .until("longhaul_offramp_sessions_setting_up", 0.0)
+        .wait_for_metric("longhaul_offramp_sessions_setting_up", 0.0)
         .await;
     assert_eq!(
         offramp
@@ -349,7 +349,7 @@ async fn the_answer_waits_for_the_server() {
     let mut stream = TcpStream::connect(offramp.address).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
     offramp
-        .until("longhaul_offramp_sessions_setting_up", 1.0)
+        .wait_for_metric("longhaul_offramp_sessions_setting_up", 1.0)
         .await;
     let mut nothing = [0];
     assert_eq!(
@@ -370,7 +370,7 @@ async fn the_answer_waits_for_the_server() {
         }
     };
     tokio::select! {
-        code = soon(answer) => assert_eq!(code, StatusCode::Ok),
+        code = with_timeout(answer) => assert_eq!(code, StatusCode::Ok),
         () = taking => panic!("the listener ended"),
     }
 }
@@ -393,9 +393,9 @@ async fn stated_wishes_are_bounded_and_enforced() {
     let stating = |size, duration| ConnectOptions {
         size: Some(size),
         duration: Some(duration),
-        ..offramp.to(&me, address, "direct")
+        ..offramp.connect_options(&me, address, "direct")
     };
-    let (code, _, error) = refused(soon(connect(&stating(1, 7200))).await);
+    let (code, _, error) = refused(with_timeout(connect(&stating(1, 7200))).await);
     assert_eq!(code, StatusCode::WishRefused);
     assert!(
         error.to_string().contains("(max_duration), not 2 h"),
@@ -408,10 +408,10 @@ async fn stated_wishes_are_bounded_and_enforced() {
         while session.write_all(&[7; 65536]).await.is_ok() && session.flush().await.is_ok() {}
     };
     let receiving = async { stream.read_to_end(&mut Vec::new()).await };
-    let ((), received) = soon(async { tokio::join!(sending, receiving) }).await;
+    let ((), received) = with_timeout(async { tokio::join!(sending, receiving) }).await;
     received.expect_err("a reset, not an end");
     offramp
-        .until(
+        .wait_for_metric(
             "longhaul_offramp_sessions_ended_total{ending=\"more than stated\"}",
             1.0,
         )
@@ -419,5 +419,5 @@ async fn stated_wishes_are_bounded_and_enforced() {
 }
 
 async fn connect_to(options: ConnectOptions) -> Session {
-    soon(connect(&options)).await.expect("a session")
+    with_timeout(connect(&options)).await.expect("a session")
 }

@@ -22,15 +22,15 @@ fn rules() -> [RouteRule; 4] {
     ]
 }
 
-fn far(size: Option<u64>) -> Asked {
-    Asked {
+fn far(size: Option<u64>) -> ConnectionFacts {
+    ConnectionFacts {
         size,
-        ..Asked::default()
+        ..ConnectionFacts::default()
     }
 }
 
-fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
-    Known {
+fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> DestinationFacts {
+    DestinationFacts {
         rtt: rtt_ms.map(Duration::from_millis),
         usually_below,
     }
@@ -39,46 +39,69 @@ fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
 #[test]
 fn a_rule_routes_connections_that_gain() {
     let [direct, route, always, _] = rules();
-    let way =
-        |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
-    let nothing = Known::default();
-    assert_eq!(way(None, &far(None), &nothing), Way::Direct);
-    assert_eq!(way(Some(&direct), &far(None), &nothing), Way::Direct);
-    assert_eq!(way(Some(&route), &far(None), &nothing), Way::Route);
-    assert_eq!(way(Some(&route), &far(Some(SMALL)), &nothing), Way::Direct);
-    assert_eq!(
-        way(Some(&route), &far(Some(SMALL + 1)), &nothing),
-        Way::Route
-    );
-    assert_eq!(
-        way(Some(&route), &far(None), &known(Some(9), None)),
-        Way::Direct
-    );
-    assert_eq!(
-        way(Some(&route), &far(None), &known(Some(10), None)),
-        Way::Route
-    );
-    assert_eq!(
-        way(Some(&route), &far(None), &known(None, Some(SMALL))),
-        Way::Direct
-    );
-    assert_eq!(
-        way(Some(&always), &far(Some(1)), &known(Some(1), Some(1))),
-        Way::Route
-    );
-    let home = Asked {
-        is_local: true,
-        ..Asked::default()
+    let action = |rule: Option<&RouteRule>, asked: &ConnectionFacts, known: &DestinationFacts| {
+        choose(rule, asked, known).action
     };
-    assert_eq!(way(Some(&route), &home, &nothing), Way::Direct);
-    assert_eq!(way(Some(&always), &home, &nothing), Way::Route);
+    let nothing = DestinationFacts::default();
+    assert_eq!(action(None, &far(None), &nothing), ConnectionAction::Direct);
+    assert_eq!(
+        action(Some(&direct), &far(None), &nothing),
+        ConnectionAction::Direct
+    );
+    assert_eq!(
+        action(Some(&route), &far(None), &nothing),
+        ConnectionAction::Route
+    );
+    assert_eq!(
+        action(Some(&route), &far(Some(MAX_SMALL_BYTES)), &nothing),
+        ConnectionAction::Direct
+    );
+    assert_eq!(
+        action(Some(&route), &far(Some(MAX_SMALL_BYTES + 1)), &nothing),
+        ConnectionAction::Route
+    );
+    assert_eq!(
+        action(Some(&route), &far(None), &known(Some(9), None)),
+        ConnectionAction::Direct
+    );
+    assert_eq!(
+        action(Some(&route), &far(None), &known(Some(10), None)),
+        ConnectionAction::Route
+    );
+    assert_eq!(
+        action(
+            Some(&route),
+            &far(None),
+            &known(None, Some(MAX_SMALL_BYTES))
+        ),
+        ConnectionAction::Direct
+    );
+    assert_eq!(
+        action(Some(&always), &far(Some(1)), &known(Some(1), Some(1))),
+        ConnectionAction::Route
+    );
+    let home = ConnectionFacts {
+        is_local: true,
+        ..ConnectionFacts::default()
+    };
+    assert_eq!(
+        action(Some(&route), &home, &nothing),
+        ConnectionAction::Direct
+    );
+    assert_eq!(
+        action(Some(&always), &home, &nothing),
+        ConnectionAction::Route
+    );
 }
 
 #[test]
 fn a_stated_size_overrides_earlier_connections() {
     let [_, route, ..] = rules();
     let decision = choose(Some(&route), &far(Some(1 << 30)), &known(None, Some(1)));
-    assert_eq!(decision, Reason::Rule { line: 1 }.go(Way::Route));
+    assert_eq!(
+        decision,
+        Reason::Rule { line: 1 }.with_action(ConnectionAction::Route)
+    );
 }
 
 #[test]
@@ -97,11 +120,11 @@ fn reasons_have_display_text() {
     assert_eq!(said(Reason::Rule { line: 7 }), "the rule of line 7");
 }
 
-fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)> {
+fn any_asked() -> impl Strategy<Value = (bool, Option<ProgramChoice>, Option<u64>, bool)> {
     let named = prop_oneof![
         Just(None),
-        Just(Some(Named::Direct)),
-        Just(Some(Named::Route))
+        Just(Some(ProgramChoice::Direct)),
+        Just(Some(ProgramChoice::Route))
     ];
     (any::<bool>(), named, any::<Option<u64>>(), any::<bool>())
 }
@@ -109,29 +132,34 @@ fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)
 #[test]
 fn an_unknown_offramp_of_a_controller_is_not_used() {
     let rule = rules().get(1).cloned();
-    let asked = Asked {
+    let asked = ConnectionFacts {
         is_offramp_unknown: true,
         ..far(Some(1 << 30))
     };
-    let way = |asked: &Asked| choose(rule.as_ref(), asked, &known(Some(100), None)).way;
-    assert_eq!(way(&far(Some(1 << 30))), Way::Route);
-    assert_eq!(way(&asked), Way::Direct);
-    let closed = Asked {
-        closed: true,
+    let action =
+        |asked: &ConnectionFacts| choose(rule.as_ref(), asked, &known(Some(100), None)).action;
+    assert_eq!(action(&far(Some(1 << 30))), ConnectionAction::Route);
+    assert_eq!(action(&asked), ConnectionAction::Direct);
+    let closed = ConnectionFacts {
+        route_required: true,
         ..asked
     };
-    assert_eq!(way(&closed), Way::Nothing);
+    assert_eq!(action(&closed), ConnectionAction::Refuse);
     // Sessions end at the destination: nobody between can read them.
-    let acceptor = Asked {
+    let acceptor = ConnectionFacts {
         acceptor: true,
         ..asked
     };
-    assert_eq!(way(&acceptor), Way::Route);
-    let named = Asked {
-        named: Some(Named::Route),
+    assert_eq!(action(&acceptor), ConnectionAction::Route);
+    let named = ConnectionFacts {
+        program_choice: Some(ProgramChoice::Route),
         ..asked
     };
-    assert_eq!(way(&named), Way::Route, "the program's own choice");
+    assert_eq!(
+        action(&named),
+        ConnectionAction::Route,
+        "the program's own choice"
+    );
 }
 
 proptest! {
@@ -143,40 +171,40 @@ proptest! {
         usually_below in any::<Option<u64>>(),
     ) {
         let rule = rules().get(which).cloned();
-        let asked = Asked {
-            is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false,
+        let asked = ConnectionFacts {
+            is_local, program_choice: asks, size, route_required: closed, acceptor, is_offramp_unknown: false,
         };
-        let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
-        let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
+        let known = DestinationFacts { rtt: rtt.map(Duration::from_micros), usually_below };
+        let Decision { action, reason } = choose(rule.as_ref(), &asked, &known);
 
         // A route is taken only if there is one.
-        let named = asks == Some(Named::Route);
+        let named = asks == Some(ProgramChoice::Route);
         let ruled = rule.as_ref().is_some_and(|rule| rule.end != SessionEnd::None);
-        prop_assert!(way != Way::Route || named || ruled);
+        prop_assert!(action != ConnectionAction::Route || named || ruled);
         // A route named by the program is taken.
-        prop_assert!(!named || way == Way::Route);
+        prop_assert!(!named || action == ConnectionAction::Route);
         // A program that requires a route gets it if there is one, and otherwise no connection. The
         // two protocols are never mixed up.
         let ends_there = |rule: &RouteRule| rule.end == SessionEnd::Destination;
         let speaks = acceptor || rule.as_ref().is_some_and(ends_there);
-        let foreign = if speaks { Way::Direct } else { Way::Session };
-        prop_assert_ne!(way, foreign);
+        let foreign = if speaks { ConnectionAction::Direct } else { ConnectionAction::Session };
+        prop_assert_ne!(action, foreign);
         if closed && !is_local && !named && !speaks {
-            prop_assert_eq!(way, if ruled { Way::Route } else { Way::Nothing });
+            prop_assert_eq!(action, if ruled { ConnectionAction::Route } else { ConnectionAction::Refuse });
         }
-        prop_assert!(closed && !speaks || way != Way::Nothing);
+        prop_assert!(closed && !speaks || action != ConnectionAction::Refuse);
         // `always` takes the route unless the program itself requests a direct connection.
         let always = rule.as_ref().is_some_and(|rule| rule.always);
-        let wants_direct = asks == Some(Named::Direct) && (speaks || !closed);
-        prop_assert!(!always || wants_direct || way == Way::Route);
+        let wants_direct = asks == Some(ProgramChoice::Direct) && (speaks || !closed);
+        prop_assert!(!always || wants_direct || action == ConnectionAction::Route);
         // A longer path or more bytes never turn a route into a direct connection.
-        if way == Way::Route {
-            let longer = Known {
+        if action == ConnectionAction::Route {
+            let longer = DestinationFacts {
                 rtt: known.rtt.map(|rtt| rtt * 2),
                 usually_below: usually_below.map(|below| below.saturating_mul(2)),
             };
-            let more = Asked { size: size.map(|size| size.saturating_mul(2)), ..asked };
-            prop_assert_eq!(choose(rule.as_ref(), &more, &longer).way, Way::Route);
+            let more = ConnectionFacts { size: size.map(|size| size.saturating_mul(2)), ..asked };
+            prop_assert_eq!(choose(rule.as_ref(), &more, &longer).action, ConnectionAction::Route);
         }
         prop_assert!(!reason.to_string().is_empty());
     }

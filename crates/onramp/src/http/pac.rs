@@ -17,7 +17,7 @@ use longhaul_config::routes::{RouteRule, SessionEnd};
 use longhaul_policy::HostPattern;
 use longhaul_proto::Host;
 
-use super::{Answer, text};
+use super::{HttpAnswer, text_answer};
 
 /// Path of the file.
 pub(super) const PATH: &str = "/proxy.pac";
@@ -58,17 +58,17 @@ pub(super) fn names_an_address(host: Option<&[u8]>) -> bool {
 }
 
 /// Returns the file with the rules, for a browser that found the proxy at `at`.
-pub(super) fn answer(rules: &[RouteRule], at: SocketAddr) -> Answer {
-    file(script(rules, at))
+pub(super) fn answer(rules: &[RouteRule], at: SocketAddr) -> HttpAnswer {
+    pac_answer(script(rules, at))
 }
 
 /// Returns the file without the rules: browsers send everything to the proxy, which applies them.
-pub(super) fn answer_without_rules(at: SocketAddr) -> Answer {
-    file(format!("{HEAD}  return \"PROXY {at}\";\n}}\n"))
+pub(super) fn answer_without_rules(at: SocketAddr) -> HttpAnswer {
+    pac_answer(format!("{HEAD}  return \"PROXY {at}\";\n}}\n"))
 }
 
-fn file(script: String) -> Answer {
-    let mut answer = text(StatusCode::OK, script);
+fn pac_answer(script: String) -> HttpAnswer {
+    let mut answer = text_answer(StatusCode::OK, script);
     let headers = answer.headers_mut();
     headers.insert(
         CONTENT_TYPE,
@@ -84,7 +84,7 @@ fn file(script: String) -> Answer {
 fn script(rules: &[RouteRule], at: SocketAddr) -> String {
     let mut script = HEAD.to_owned();
     for rule in rules {
-        let hosts: Vec<String> = rule.to().iter().map(host).collect();
+        let hosts: Vec<String> = rule.destinations().iter().map(host_condition).collect();
         let ports: Vec<String> = rule
             .ports()
             .iter()
@@ -112,7 +112,7 @@ fn script(rules: &[RouteRule], at: SocketAddr) -> String {
 
 /// Returns the script's condition for a host. Patterns contain no character that is special in a
 /// script's string.
-fn host(pattern: &HostPattern) -> String {
+fn host_condition(pattern: &HostPattern) -> String {
     match pattern {
         HostPattern::Name(name) => format!("isName(host, \"{name}\")"),
         HostPattern::Suffix(end) if end.is_empty() => "!isAddress(host)".to_owned(),

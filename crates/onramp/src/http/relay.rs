@@ -16,13 +16,13 @@ use hyper::header::{
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use longhaul_hop::Phase;
-use longhaul_session::{End, Ending};
+use longhaul_session::{JoinEnding, JoinSide};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use super::{Answer, Client, ENTRY, PSEUDONYM, refused, text};
-use crate::destination::{Destination, Wish};
-use crate::engine::Request;
+use super::{ENTRY, HttpAnswer, HttpClient, PSEUDONYM, failure_answer, text_answer};
+use crate::destination::{OnrampDestination, SessionWish};
+use crate::engine::ConnectionRequest;
 use crate::exit::Exit;
 
 /// Header fields that apply to one connection only, besides those that `Connection` names.
@@ -38,17 +38,17 @@ const OTHER_HOP_BY_HOP: [&str; 2] = ["keep-alive", "proxy-connection"];
 
 /// Forwards a request, and returns its answer.
 pub(super) async fn relay(
-    client: Arc<Client>,
+    client: Arc<HttpClient>,
     request: hyper::Request<Incoming>,
-    destination: Destination,
-) -> Answer {
-    let wanted = Request::new(ENTRY, client.asker, destination, Wish::default());
+    destination: OnrampDestination,
+) -> HttpAnswer {
+    let wanted = ConnectionRequest::new(ENTRY, client.asker, destination, SessionWish::default());
     let opened = match client.open(&wanted).await {
         Ok(opened) => opened,
-        Err(failed) => return refused(&failed),
+        Err(failed) => return failure_answer(&failed),
     };
-    let moved = Arc::new(Moved::default());
-    let counted = TokioIo::new(Counted {
+    let moved = Arc::new(MovedBytes::default());
+    let counted = TokioIo::new(CountingStream {
         exit: opened.exit,
         moved: Arc::clone(&moved),
     });
@@ -60,7 +60,7 @@ pub(super) async fn relay(
             .log(Some(asked_by.asker.payer()), |left_out| {
                 tracing::info!(entry = ENTRY, %error, left_out, "no answer from the destination");
             });
-        text(StatusCode::BAD_GATEWAY, "the destination gave no answer\n")
+        text_answer(StatusCode::BAD_GATEWAY, "the destination gave no answer\n")
     };
     let (mut sender, connection) = match hyper::client::conn::http1::handshake(counted).await {
         Ok(made) => made,
@@ -71,34 +71,36 @@ pub(super) async fn relay(
         let began = Instant::now();
         let ending = tokio::select! {
             ended = connection => match ended {
-                Ok(()) => Ending::Finished,
-                Err(error) => Ending::Died(End::Session, io::Error::other(error)),
+                Ok(()) => JoinEnding::Finished,
+                Err(error) => JoinEnding::Died(JoinSide::Session, io::Error::other(error)),
             },
-            () = phases.reached(Phase::Aborting) => Ending::Aborted,
+            () = phases.wait_until(Phase::Aborting) => JoinEnding::Aborted,
         };
         let (sent, received) = (
             moved.sent.load(Ordering::Relaxed),
             moved.received.load(Ordering::Relaxed),
         );
-        client.engine.ended(&wanted, began, sent, received, &ending);
+        client
+            .engine
+            .record_ending(&wanted, began, sent, received, &ending);
     });
-    match sender.send_request(passed_on(request)).await {
+    match sender.send_request(rewrite_request(request)).await {
         Ok(answer) => {
             let (mut head, body) = answer.into_parts();
-            strip(&mut head.headers);
+            strip_hop_by_hop(&mut head.headers);
             head.headers.remove(PROXY_AUTHENTICATE);
-            via(&mut head.headers);
-            Answer::from_parts(head, body.boxed())
+            add_via(&mut head.headers);
+            HttpAnswer::from_parts(head, body.boxed())
         }
         Err(error) => broken(error),
     }
 }
 
 /// Returns the request as the destination receives it.
-fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
+fn rewrite_request(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
     let (mut head, body) = request.into_parts();
-    strip(&mut head.headers);
-    via(&mut head.headers);
+    strip_hop_by_hop(&mut head.headers);
+    add_via(&mut head.headers);
     // The authority of the target replaces any Host field (RFC 9112, section 3.2.2).
     let host = head.uri.authority().map(|authority| {
         let text = authority.as_str();
@@ -118,7 +120,7 @@ fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
     hyper::Request::from_parts(head, body)
 }
 
-fn strip(headers: &mut HeaderMap) {
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)
         .iter()
@@ -134,7 +136,7 @@ fn strip(headers: &mut HeaderMap) {
     }
 }
 
-fn via(headers: &mut HeaderMap) {
+fn add_via(headers: &mut HeaderMap) {
     if let Ok(value) = HeaderValue::from_str(&format!("1.1 {PSEUDONYM}")) {
         headers.append(VIA, value);
     }
@@ -142,19 +144,19 @@ fn via(headers: &mut HeaderMap) {
 
 /// Numbers of bytes that a connection has moved.
 #[derive(Debug, Default)]
-struct Moved {
+struct MovedBytes {
     sent: AtomicU64,
     received: AtomicU64,
 }
 
 /// Stream that counts its bytes.
 #[derive(Debug)]
-struct Counted {
+struct CountingStream {
     exit: Exit,
-    moved: Arc<Moved>,
+    moved: Arc<MovedBytes>,
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -170,7 +172,7 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use longhaul_proto::{Endpoint, Host};
 use rustix::io::Errno;
 
-use crate::destination::Destination;
+use crate::destination::OnrampDestination;
 
 /// Maximum bytes of a client before it is answered: a SOCKS4a request with a user and a name of 255
 /// bytes each.
-pub(crate) const MAX_BYTES: usize = 1024;
+pub(crate) const MAX_REQUEST_BYTES: usize = 1024;
 
 const VERSION_5: u8 = 5;
 const VERSION_4: u8 = 4;
@@ -24,18 +24,18 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 /// Maximum length of a user, and of a name, in a SOCKS4 request, in bytes.
-const MAX_TEXT: usize = 255;
+const MAX_TEXT_BYTES: usize = 255;
 
 /// A parsed message and its length in bytes; `None` while it is incomplete.
-pub(crate) type Read<T> = Result<Option<(T, usize)>, Wrong>;
+pub(crate) type ParseResult<T> = Result<Option<(T, usize)>, SocksError>;
 
 /// Error: the bytes are not SOCKS, or request something unsupported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum SocksError {
     /// Another protocol: no answer is possible.
-    Foreign,
+    OtherProtocol,
     /// A request that is refused with this reply.
-    Refused(Reply),
+    Refused(SocksReply),
 }
 
 /// First message of a client.
@@ -49,13 +49,13 @@ pub(crate) enum Greeting {
         user_and_password: bool,
     },
     /// Version 4, whose greeting is its request.
-    Four(Destination),
+    Four(OnrampDestination),
 }
 
 /// Replies of version 5 (RFC 1928, section 6), each with its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Reply {
+pub(crate) enum SocksReply {
     Succeeded = 0,
     Failure = 1,
     NotAllowed = 2,
@@ -66,9 +66,9 @@ pub(crate) enum Reply {
     AddressType = 8,
 }
 
-impl Reply {
+impl SocksReply {
     /// Returns the reply for an error.
-    pub(crate) const fn of(errno: Errno) -> Self {
+    pub(crate) const fn from_errno(errno: Errno) -> Self {
         match errno {
             Errno::ACCESS | Errno::PERM => Self::NotAllowed,
             Errno::NETUNREACH => Self::NetworkUnreachable,
@@ -110,7 +110,7 @@ impl Reply {
 
 /// Returns the answer with the chosen method, and whether a login follows; `None` if the client
 /// offers no suitable method.
-pub(crate) const fn method(
+pub(crate) const fn choose_method(
     no_login: bool,
     user_and_password: bool,
     login_needed: bool,
@@ -129,7 +129,7 @@ pub(crate) const fn login_answer(right: bool) -> [u8; 2] {
 }
 
 /// Parses the first message of a client.
-pub(crate) fn greeting(bytes: &[u8]) -> Read<Greeting> {
+pub(crate) fn parse_greeting(bytes: &[u8]) -> ParseResult<Greeting> {
     match bytes {
         [] => Ok(None),
         [VERSION_5] => Ok(None),
@@ -144,20 +144,20 @@ pub(crate) fn greeting(bytes: &[u8]) -> Read<Greeting> {
             }))
         }
         [VERSION_4, rest @ ..] => {
-            let request = request_4(rest)?;
+            let request = parse_request_4(rest)?;
             Ok(request.map(|(destination, length)| (Greeting::Four(destination), 1 + length)))
         }
-        _ => Err(Wrong::Foreign),
+        _ => Err(SocksError::OtherProtocol),
     }
 }
 
 /// Parses a user and a password.
-pub(crate) fn login(bytes: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn parse_login(bytes: &[u8]) -> ParseResult<(Vec<u8>, Vec<u8>)> {
     let Some((version, rest)) = bytes.split_first() else {
         return Ok(None);
     };
     if *version != LOGIN_VERSION {
-        return Err(Wrong::Foreign);
+        return Err(SocksError::OtherProtocol);
     }
     let text = |bytes: &[u8]| {
         let (length, rest) = bytes.split_first()?;
@@ -174,32 +174,32 @@ pub(crate) fn login(bytes: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Parses a request of version 5.
-pub(crate) fn request(bytes: &[u8]) -> Read<Destination> {
+pub(crate) fn parse_request(bytes: &[u8]) -> ParseResult<OnrampDestination> {
     let [version, command, _, kind, rest @ ..] = bytes else {
         // A message that is already wrong is not read further.
         return match bytes {
             [] | [VERSION_5, ..] => Ok(None),
-            _ => Err(Wrong::Foreign),
+            _ => Err(SocksError::OtherProtocol),
         };
     };
     if *version != VERSION_5 {
-        return Err(Wrong::Foreign);
+        return Err(SocksError::OtherProtocol);
     }
     if *command != CONNECT {
-        return Err(Wrong::Refused(Reply::Command));
+        return Err(SocksError::Refused(SocksReply::Command));
     }
     let (destination, length) = match *kind {
         IPV4 => {
-            let Some((ip, port)) = address(rest) else {
+            let Some((ip, port)) = parse_address(rest) else {
                 return Ok(None);
             };
-            (at((Ipv4Addr::from(ip), port).into()), 6)
+            (address_destination((Ipv4Addr::from(ip), port).into()), 6)
         }
         IPV6 => {
-            let Some((ip, port)) = address(rest) else {
+            let Some((ip, port)) = parse_address(rest) else {
                 return Ok(None);
             };
-            (at((Ipv6Addr::from(ip), port).into()), 18)
+            (address_destination((Ipv6Addr::from(ip), port).into()), 18)
         }
         NAME => {
             let Some((length, rest)) = rest.split_first() else {
@@ -210,67 +210,73 @@ pub(crate) fn request(bytes: &[u8]) -> Read<Destination> {
             else {
                 return Ok(None);
             };
-            (named(name, port_of(port)), 1 + length + 2)
+            (name_destination(name, parse_port(port)), 1 + length + 2)
         }
-        _ => return Err(Wrong::Refused(Reply::AddressType)),
+        _ => return Err(SocksError::Refused(SocksReply::AddressType)),
     };
-    let destination = destination.ok_or(Wrong::Refused(Reply::HostUnreachable))?;
+    let destination = destination.ok_or(SocksError::Refused(SocksReply::HostUnreachable))?;
     Ok(Some((destination, 4 + length)))
 }
 
 /// Parses what follows the version in a request of version 4, and the name of 4a.
-fn request_4(bytes: &[u8]) -> Read<Destination> {
+fn parse_request_4(bytes: &[u8]) -> ParseResult<OnrampDestination> {
     let [command, high, low, a, b, c, d, rest @ ..] = bytes else {
         return Ok(None);
     };
     if *command != CONNECT {
-        return Err(Wrong::Refused(Reply::Command));
+        return Err(SocksError::Refused(SocksReply::Command));
     }
     let port = u16::from_be_bytes([*high, *low]);
-    let Some(user) = text(rest)? else {
+    let Some(user) = parse_text(rest)? else {
         return Ok(None);
     };
     let (destination, length) = match [*a, *b, *c, *d] {
         // No host has such an address, so a name follows.
         [0, 0, 0, last] if last != 0 => {
-            let Some(name) = text(rest.get(user.len() + 1..).unwrap_or_default())? else {
+            let Some(name) = parse_text(rest.get(user.len() + 1..).unwrap_or_default())? else {
                 return Ok(None);
             };
-            (named(name, port), 7 + user.len() + 1 + name.len() + 1)
+            (
+                name_destination(name, port),
+                7 + user.len() + 1 + name.len() + 1,
+            )
         }
-        ip => (at((Ipv4Addr::from(ip), port).into()), 7 + user.len() + 1),
+        ip => (
+            address_destination((Ipv4Addr::from(ip), port).into()),
+            7 + user.len() + 1,
+        ),
     };
-    let destination = destination.ok_or(Wrong::Refused(Reply::HostUnreachable))?;
+    let destination = destination.ok_or(SocksError::Refused(SocksReply::HostUnreachable))?;
     Ok(Some((destination, length)))
 }
 
 /// Parses text up to a zero byte.
-fn text(bytes: &[u8]) -> Result<Option<&[u8]>, Wrong> {
+fn parse_text(bytes: &[u8]) -> Result<Option<&[u8]>, SocksError> {
     match bytes.iter().position(|&byte| byte == 0) {
-        Some(end) if end <= MAX_TEXT => Ok(bytes.get(..end)),
-        None if bytes.len() <= MAX_TEXT => Ok(None),
-        _ => Err(Wrong::Foreign),
+        Some(end) if end <= MAX_TEXT_BYTES => Ok(bytes.get(..end)),
+        None if bytes.len() <= MAX_TEXT_BYTES => Ok(None),
+        _ => Err(SocksError::OtherProtocol),
     }
 }
 
 /// Parses an address of `N` bytes, and a port.
-fn address<const N: usize>(bytes: &[u8]) -> Option<([u8; N], u16)> {
+fn parse_address<const N: usize>(bytes: &[u8]) -> Option<([u8; N], u16)> {
     let (ip, rest) = bytes.split_first_chunk::<N>()?;
-    Some((*ip, port_of(rest.get(..2)?)))
+    Some((*ip, parse_port(rest.get(..2)?)))
 }
 
-fn port_of(bytes: &[u8]) -> u16 {
+fn parse_port(bytes: &[u8]) -> u16 {
     bytes.try_into().map_or(0, u16::from_be_bytes)
 }
 
-fn at(address: SocketAddr) -> Option<Destination> {
-    (address.port() != 0).then(|| Destination::at(address))
+fn address_destination(address: SocketAddr) -> Option<OnrampDestination> {
+    (address.port() != 0).then(|| OnrampDestination::from_address(address))
 }
 
 /// Parses a name, or an address in text form, which some clients send as a name.
-fn named(name: &[u8], port: u16) -> Option<Destination> {
+fn name_destination(name: &[u8], port: u16) -> Option<OnrampDestination> {
     let host = Host::parse(std::str::from_utf8(name).ok()?).ok()?;
-    (port != 0).then(|| Destination::of(Endpoint::new(host, port)))
+    (port != 0).then(|| OnrampDestination::from_endpoint(Endpoint::new(host, port)))
 }
 
 #[cfg(test)]

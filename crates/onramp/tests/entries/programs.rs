@@ -4,27 +4,29 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use longhaul_onramp::{Onramp, OnrampConfig};
-use longhaul_ramp::{Ask, Request};
+use longhaul_ramp::{RampRequest, RouteQuery};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{Program, Said, User, acceptor, carries, deserted, listening};
+use crate::world::{
+    OwnedReply, Program, User, acceptor, assert_carries, listening, unused_address,
+};
 
-const FAR: Ask<'static> = Ask {
+const FAR: RouteQuery<'static> = RouteQuery {
     address: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))),
     name: None,
     port: 80,
     route: None,
-    wish: longhaul_ramp::Wish {
+    wish: longhaul_ramp::ConnectionWish {
         purpose: None,
         size: None,
         rate: None,
         duration: None,
     },
     v6: false,
-    closed: false,
+    route_required: false,
     acceptor: false,
     key: None,
     remembers: false,
@@ -34,11 +36,11 @@ const FAR: Ask<'static> = Ask {
 async fn without_a_rule_connections_are_direct_or_refused() {
     let user = User::new();
     let _onramp = user.start();
-    let program = Program::at(&user).await;
-    assert_eq!(program.ask(FAR).await, Said::Direct);
-    let Said::Refuse(errno, _) = program
-        .ask(Ask {
-            closed: true,
+    let program = Program::connect_to(&user).await;
+    assert_eq!(program.ask(FAR).await, OwnedReply::Direct);
+    let OwnedReply::Refuse(errno, _) = program
+        .ask(RouteQuery {
+            route_required: true,
             ..FAR
         })
         .await
@@ -46,8 +48,8 @@ async fn without_a_rule_connections_are_direct_or_refused() {
         panic!("it is refused")
     };
     assert_eq!(errno, Errno::NETUNREACH.raw_os_error());
-    let Said::Refuse(errno, _) = program
-        .ask(Ask {
+    let OwnedReply::Refuse(errno, _) = program
+        .ask(RouteQuery {
             route: Some("a b"),
             ..FAR
         })
@@ -62,33 +64,33 @@ async fn without_a_rule_connections_are_direct_or_refused() {
 async fn a_rule_applies_once_it_is_loaded() {
     let user = User::new();
     let onramp = user.start();
-    let program = Program::at(&user).await;
+    let program = Program::connect_to(&user).await;
     let rule = "[[route]]\nto = [\"192.0.2.0/24\", \"*.example\"]\nofframp = \"gateway.example\"\n";
     user.write("routes.toml", rule);
     onramp.reload();
-    let Said::Via(listener, _) = program.ask(FAR).await else {
+    let OwnedReply::Via(listener, _) = program.ask(FAR).await else {
         panic!("by the route")
     };
     assert!(listener.ip().is_loopback() && listener.is_ipv4());
-    let named = Ask {
+    let named = RouteQuery {
         name: Some("h.example"),
         address: None,
         v6: true,
         ..FAR
     };
-    let Said::Via(listener, _) = program.ask(named).await else {
+    let OwnedReply::Via(listener, _) = program.ask(named).await else {
         panic!("by the route")
     };
     assert!(listener.is_ipv6(), "{listener}");
     user.write("routes.toml", "[[route]]\n");
     onramp.reload();
     assert!(
-        matches!(program.ask(FAR).await, Said::Via(..)),
+        matches!(program.ask(FAR).await, OwnedReply::Via(..)),
         "the old table stays"
     );
     user.write("routes.toml", "");
     onramp.reload();
-    assert_eq!(program.ask(FAR).await, Said::Direct);
+    assert_eq!(program.ask(FAR).await, OwnedReply::Direct);
 }
 
 /// Only a program that states support may remember an answer, once its destination's distance is
@@ -97,26 +99,29 @@ async fn a_rule_applies_once_it_is_loaded() {
 async fn programs_with_remembered_answers_learn_of_changes() {
     let user = User::new();
     let onramp = user.start();
-    let program = Program::at(&user).await;
-    let remembers = Ask {
+    let program = Program::connect_to(&user).await;
+    let remembers = RouteQuery {
         remembers: true,
         ..FAR
     };
     assert_eq!(
         program.ask(remembers).await,
-        Said::Direct,
+        OwnedReply::Direct,
         "it is to be measured"
     );
     program
-        .say(&Request::Measured {
+        .say(&RampRequest::Measured {
             address: FAR.address.unwrap(),
             round_trip: 80_000,
         })
         .await;
-    assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
+    assert!(matches!(
+        program.ask(remembers).await,
+        OwnedReply::Remember(1..)
+    ));
     assert_eq!(
         program.ask(FAR).await,
-        Said::Direct,
+        OwnedReply::Direct,
         "who does not say so asks"
     );
     let rule = "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n";
@@ -125,19 +130,24 @@ async fn programs_with_remembered_answers_learn_of_changes() {
     // A mistake changes nothing. The next notification is for the rules after it, which are loaded
     // without a request.
     user.write("routes.toml", rule);
-    assert_eq!(program.received().await, Some(Said::Forget));
-    assert!(matches!(program.ask(remembers).await, Said::Via(..)));
+    assert_eq!(program.received().await, Some(OwnedReply::Forget));
+    assert!(matches!(program.ask(remembers).await, OwnedReply::Via(..)));
     // No program remembers an answer now.
     user.write("routes.toml", "");
     onramp.reload();
-    assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
-    program.say(&Request::Remembered { connections: 7 }).await;
+    assert!(matches!(
+        program.ask(remembers).await,
+        OwnedReply::Remember(1..)
+    ));
+    program
+        .say(&RampRequest::Remembered { connections: 7 })
+        .await;
     let socket = user.path("onramp/socket");
     assert!(
-        matches!(program.ask(remembers).await, Said::Remember(1..)),
+        matches!(program.ask(remembers).await, OwnedReply::Remember(1..)),
         "it was heard"
     );
-    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::status(&socket));
+    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::request_status(&socket));
     let status: serde_json::Value = serde_json::from_str(&asked.await.unwrap().unwrap()).unwrap();
     assert_eq!(status["connections"][0]["count"], 5 + 7);
     assert_eq!(status["connections"][0]["outcome"], "direct");
@@ -148,33 +158,33 @@ async fn a_program_reaches_one_that_listens() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     let stream = program.connect(acceptor(at)).await.unwrap();
     let (said, accepted) = listener.accepted().await;
-    let Said::Accepted(peer, key) = said else {
+    let OwnedReply::Accepted(peer, key) = said else {
         panic!("{said:?}")
     };
     assert_eq!(key, *near.identity.public().as_bytes());
 
     // Each can query its destination as long as it is connected.
     let asked = |user, local| async move {
-        let program = Program::at(user).await;
-        program.say(&Request::Peer { local }).await;
+        let program = Program::connect_to(user).await;
+        program.say(&RampRequest::Peer { local }).await;
         program.received().await.unwrap()
     };
     assert_eq!(
         asked(&near, stream.local_addr().unwrap()).await,
-        Said::Peer(at)
+        OwnedReply::Peer(at)
     );
     assert_eq!(
         asked(&far, accepted.local_addr().unwrap()).await,
-        Said::Peer(peer)
+        OwnedReply::Peer(peer)
     );
     let stranger: SocketAddr = "127.0.0.1:9".parse().unwrap();
     let not_connected = Errno::NOTCONN.raw_os_error();
     let said = asked(&near, stranger).await;
-    assert!(matches!(said, Said::Refuse(errno, _) if errno == not_connected));
-    carries(stream, accepted, 3_000_000).await;
+    assert!(matches!(said, OwnedReply::Refuse(errno, _) if errno == not_connected));
+    assert_carries(stream, accepted, 3_000_000).await;
 }
 
 #[tokio::test]
@@ -182,7 +192,7 @@ async fn unlisted_keys_and_unknown_servers_are_refused() {
     let (near, far, stranger) = (User::new(), User::new(), User::new());
     let _onramps = (near.start(), far.start(), stranger.start());
     let (_listener, at) = listening(&far, &near).await;
-    let program = Program::at(&stranger).await;
+    let program = Program::connect_to(&stranger).await;
     assert_eq!(
         program.connect(acceptor(at)).await.unwrap_err(),
         Errno::ACCESS.raw_os_error()
@@ -193,7 +203,10 @@ async fn unlisted_keys_and_unknown_servers_are_refused() {
         Errno::ACCESS.raw_os_error()
     );
     assert_eq!(
-        program.connect(acceptor(deserted())).await.unwrap_err(),
+        program
+            .connect(acceptor(unused_address()))
+            .await
+            .unwrap_err(),
         Errno::CONNREFUSED.raw_os_error()
     );
 }
@@ -221,27 +234,30 @@ async fn fill_keeps_a_socket_unwritable_and_is_discarded() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     let (stream, ticket) = program.connected(acceptor(at)).await;
     let put = fill(&stream);
     assert!(!writable(&stream));
     program.begin(&stream, ticket, put).await;
-    assert_eq!(program.received().await, Some(Said::Done(0, String::new())));
+    assert_eq!(
+        program.received().await,
+        Some(OwnedReply::Done(0, String::new()))
+    );
     stream.writable().await.unwrap();
     let (_, accepted) = listener.accepted().await;
-    carries(stream, accepted, 3_000_000).await;
+    assert_carries(stream, accepted, 3_000_000).await;
 }
 
 #[tokio::test]
 async fn a_failure_is_reported_before_the_reset() {
     let near = User::new();
     let _onramp = near.start();
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     for fill_it in [false, true] {
-        let (mut stream, ticket) = program.connected(acceptor(deserted())).await;
+        let (mut stream, ticket) = program.connected(acceptor(unused_address())).await;
         let put = if fill_it { fill(&stream) } else { 0 };
         program.begin(&stream, ticket, put).await;
-        let Some(Said::Done(errno, reason)) = program.received().await else {
+        let Some(OwnedReply::Done(errno, reason)) = program.received().await else {
             panic!("it is told")
         };
         assert_eq!(errno, Errno::CONNREFUSED.raw_os_error());
@@ -255,10 +271,10 @@ async fn a_failure_is_reported_before_the_reset() {
 async fn a_ticket_works_once_and_unknown_messages_close() {
     let near = User::new();
     let _onramp = near.start();
-    let program = Program::at(&near).await;
-    let (stream, ticket) = program.connected(acceptor(deserted())).await;
+    let program = Program::connect_to(&near).await;
+    let (stream, ticket) = program.connected(acceptor(unused_address())).await;
     program.begin(&stream, ticket + 1, 0).await;
-    let Some(Said::Done(errno, _)) = program.received().await else {
+    let Some(OwnedReply::Done(errno, _)) = program.received().await else {
         panic!("it is told")
     };
     assert_eq!(errno, Errno::INVAL.raw_os_error());
@@ -272,7 +288,7 @@ async fn a_reset_is_relayed_to_the_other_side() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     for near_resets in [true, false] {
         let mut stream = program.connect(acceptor(at)).await.unwrap();
         let (_, mut accepted) = listener.accepted().await;
@@ -296,7 +312,7 @@ async fn a_program_that_stops_listening_gets_no_sessions() {
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
     drop(listener);
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     // The listener closes once the on-ramp has seen that the program has closed its own socket.
     while let Ok(stream) = program.connect(acceptor(at)).await {
         drop(stream);
@@ -336,12 +352,12 @@ async fn an_on_ramp_that_stops_lets_connections_finish() {
     let (near, far) = (User::new(), User::new());
     let (onramp, _other) = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
-    let program = Program::at(&near).await;
+    let program = Program::connect_to(&near).await;
     let stream = program.connect(acceptor(at)).await.unwrap();
     let (_, accepted) = listener.accepted().await;
     let stopping = tokio::spawn(onramp.stop());
     assert_eq!(program.received().await, None, "nothing new is asked of it");
-    carries(stream, accepted, 100_000).await;
+    assert_carries(stream, accepted, 100_000).await;
     stopping.await.unwrap();
 }
 
@@ -353,26 +369,26 @@ async fn status_reports_connections_and_destinations() {
         ..user.config()
     })
     .unwrap();
-    let program = Program::at(&user).await;
-    assert_eq!(program.ask(FAR).await, Said::Direct);
+    let program = Program::connect_to(&user).await;
+    assert_eq!(program.ask(FAR).await, OwnedReply::Direct);
     let address = FAR.address.unwrap();
     program
-        .say(&Request::Measured {
+        .say(&RampRequest::Measured {
             address,
             round_trip: 80_000,
         })
         .await;
     assert!(matches!(
         program
-            .ask(Ask {
-                closed: true,
+            .ask(RouteQuery {
+                route_required: true,
                 ..FAR
             })
             .await,
-        Said::Refuse(..)
+        OwnedReply::Refuse(..)
     ));
     let socket = user.path("onramp/socket");
-    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::status(&socket));
+    let asked = tokio::task::spawn_blocking(move || longhaul_onramp::request_status(&socket));
     let status: serde_json::Value = serde_json::from_str(&asked.await.unwrap().unwrap()).unwrap();
     assert_eq!(
         status["connections"],
@@ -386,7 +402,7 @@ async fn status_reports_connections_and_destinations() {
     assert_eq!(status["hosts"][0]["round_trip_seconds"], 0.08);
     assert_eq!(status["carried"], 0);
 
-    let page = onramp.places().metrics.expect("a page");
+    let page = onramp.addresses().metrics.expect("a page");
     let mut stream = TcpStream::connect(page).await.unwrap();
     stream
         .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -407,14 +423,14 @@ async fn a_reported_round_trip_decides() {
         "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n",
     );
     let _onramp = user.start();
-    let program = Program::at(&user).await;
-    assert!(matches!(program.ask(FAR).await, Said::Via(..)));
+    let program = Program::connect_to(&user).await;
+    assert!(matches!(program.ask(FAR).await, OwnedReply::Via(..)));
     let address = FAR.address.unwrap();
     program
-        .say(&Request::Measured {
+        .say(&RampRequest::Measured {
             address,
             round_trip: 2_000,
         })
         .await;
-    assert_eq!(program.ask(FAR).await, Said::Direct);
+    assert_eq!(program.ask(FAR).await, OwnedReply::Direct);
 }

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_onramp::{Forward, Guests, Login, Onramp, OnrampConfig, Wish};
+use longhaul_onramp::{Forward, GuestPolicy, Onramp, OnrampConfig, ProxyLogin, SessionWish};
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::world::{User, bytes, carries, deserted, echo_server, offramp};
+use crate::world::{User, assert_carries, bytes, echo_server, offramp, unused_address};
 
 fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -22,7 +22,7 @@ fn socks(user: &User) -> (Onramp, SocketAddr) {
         ..user.config()
     });
     let onramp = onramp.unwrap();
-    let at = onramp.places().socks[0];
+    let at = onramp.addresses().socks[0];
     (onramp, at)
 }
 
@@ -89,7 +89,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
     let (reply, stream) = asked(proxy, server).await;
     assert_eq!(reply, 0);
     echoes(stream, 3_000_000).await;
-    let (reply, _) = asked(proxy, deserted()).await;
+    let (reply, _) = asked(proxy, unused_address()).await;
     assert_eq!(
         reply, 5,
         "what the off-ramp says of the server is what the client receives"
@@ -97,7 +97,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
     let other = format!(
         "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\n\
          fall_back = false\n",
-        deserted()
+        unused_address()
     );
     user.write("routes.toml", &other);
     onramp.reload();
@@ -116,7 +116,7 @@ async fn socks_connects_directly_and_through_an_offramp() {
 async fn socks_reports_the_reason_of_a_failure() {
     let user = User::new();
     let (_onramp, proxy) = socks(&user);
-    assert_eq!(asked(proxy, deserted()).await.0, 5);
+    assert_eq!(asked(proxy, unused_address()).await.0, 5);
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     talk::<2>(&mut stream, &[5, 1, 0]).await;
     let name = [&[5, 1, 0, 3, 12][..], b"none.invalid", &[0, 80]].concat();
@@ -166,8 +166,8 @@ async fn a_wrong_password_is_refused() {
     let server = echo_server().await;
     let onramp = Onramp::start(OnrampConfig {
         socks: vec![loopback()],
-        guests: Guests {
-            login: Some(Login {
+        guests: GuestPolicy {
+            login: Some(ProxyLogin {
                 user: "me".into(),
                 password: "word".into(),
             }),
@@ -176,7 +176,7 @@ async fn a_wrong_password_is_refused() {
         ..user.config()
     });
     let onramp = onramp.unwrap();
-    let proxy = onramp.places().socks[0];
+    let proxy = onramp.addresses().socks[0];
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     assert_eq!(talk(&mut stream, &[5, 1, 0]).await, [5, 0xff]);
     let mut stream = TcpStream::connect(proxy).await.unwrap();
@@ -209,7 +209,7 @@ async fn an_open_proxy_does_not_start() {
         "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with \
          --allow-from"
     );
-    let guests = Guests {
+    let guests = GuestPolicy {
         login: None,
         networks: vec!["192.0.2.0/24".parse().unwrap()],
     };
@@ -224,19 +224,19 @@ async fn a_forward_leads_to_one_destination() {
         forwards: vec![Forward {
             listen: loopback(),
             to: server.local_addr().unwrap().into(),
-            wish: Wish::default(),
+            wish: SessionWish::default(),
         }],
         socket: None,
         ..user.config()
     });
     let onramp = onramp.unwrap();
-    let connected = TcpStream::connect(onramp.places().forwards[0])
+    let connected = TcpStream::connect(onramp.addresses().forwards[0])
         .await
         .unwrap();
     let (accepted, _) = server.accept().await.unwrap();
-    carries(connected, accepted, 2_000_000).await;
+    assert_carries(connected, accepted, 2_000_000).await;
     for client_resets in [true, false] {
-        let connected = TcpStream::connect(onramp.places().forwards[0])
+        let connected = TcpStream::connect(onramp.addresses().forwards[0])
             .await
             .unwrap();
         let (accepted, _) = server.accept().await.unwrap();
@@ -249,7 +249,7 @@ async fn a_forward_leads_to_one_destination() {
         assert!(left.read(&mut [0]).await.is_err(), "a reset is a reset");
     }
     drop(server);
-    let mut refused = TcpStream::connect(onramp.places().forwards[0])
+    let mut refused = TcpStream::connect(onramp.addresses().forwards[0])
         .await
         .unwrap();
     assert!(refused.read(&mut [0]).await.is_err());
@@ -278,7 +278,7 @@ async fn web_server() -> SocketAddr {
     at
 }
 
-fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
+fn http(user: &User, guests: GuestPolicy) -> (Onramp, SocketAddr) {
     let onramp = Onramp::start(OnrampConfig {
         http: vec![loopback()],
         guests,
@@ -286,7 +286,7 @@ fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
         ..user.config()
     });
     let onramp = onramp.unwrap();
-    let at = onramp.places().http[0];
+    let at = onramp.addresses().http[0];
     (onramp, at)
 }
 
@@ -307,7 +307,7 @@ async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
 async fn http_opens_tunnels_and_reports_failures() {
     let user = User::new();
     let server = echo_server().await;
-    let (_onramp, proxy) = http(&user, Guests::default());
+    let (_onramp, proxy) = http(&user, GuestPolicy::default());
     let connect = |to: &str| format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
     let (answer, stream) = head(proxy, &connect(&server.to_string())).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -324,7 +324,7 @@ async fn http_opens_tunnels_and_reports_failures() {
         all.starts_with("HTTP/1.1 200 ") && all.ends_with("\r\n\r\nearly"),
         "{all}"
     );
-    let (answer, _) = head(proxy, &connect(&deserted().to_string())).await;
+    let (answer, _) = head(proxy, &connect(&unused_address().to_string())).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert!(
         answer.contains("proxy-status: longhaul; error=connection_refused"),
@@ -355,7 +355,7 @@ async fn http_opens_tunnels_and_reports_failures() {
 async fn http_relays_requests_without_hop_by_hop_fields() {
     let user = User::new();
     let server = web_server().await;
-    let (_onramp, proxy) = http(&user, Guests::default());
+    let (_onramp, proxy) = http(&user, GuestPolicy::default());
     let request = format!(
         "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\n\
          Connection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
@@ -387,7 +387,10 @@ async fn http_relays_requests_without_hop_by_hop_fields() {
         !seen.contains("gone") && !seen.contains("proxy-connection"),
         "{seen}"
     );
-    let request = format!("GET http://{}/ HTTP/1.1\r\nHost: h\r\n\r\n", deserted());
+    let request = format!(
+        "GET http://{}/ HTTP/1.1\r\nHost: h\r\n\r\n",
+        unused_address()
+    );
     let (answer, _) = head(proxy, &request).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
@@ -396,11 +399,11 @@ async fn http_relays_requests_without_hop_by_hop_fields() {
 async fn http_asks_for_the_password() {
     let user = User::new();
     let server = echo_server().await;
-    let login = Login {
+    let login = ProxyLogin {
         user: "me".into(),
         password: "word".into(),
     };
-    let guests = Guests {
+    let guests = GuestPolicy {
         login: Some(login),
         networks: Vec::new(),
     };

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_offramp::{Listen, Offramp, OfframpConfig};
+use longhaul_offramp::{ListenerConfig, Offramp, OfframpConfig};
 use longhaul_onramp::{Onramp, OnrampConfig};
 use longhaul_policy::Policy;
-use longhaul_ramp::{Ask, MAX_MESSAGE, Reply, Request};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest, RouteQuery};
 use longhaul_session::Identity;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,7 +63,7 @@ pub struct Program(UnixSeqpacket);
 
 /// A reply, owned.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum OwnedReply {
     Direct,
     /// Time to remember the answer, in milliseconds.
     Remember(u64),
@@ -76,30 +76,30 @@ pub enum Said {
     Accepted(SocketAddr, [u8; 32]),
 }
 
-impl From<Reply<'_>> for Said {
-    fn from(reply: Reply<'_>) -> Self {
+impl From<RampReply<'_>> for OwnedReply {
+    fn from(reply: RampReply<'_>) -> Self {
         match reply {
-            Reply::Direct {
+            RampReply::Direct {
                 remember: Some(time),
                 ..
             } => Self::Remember(time),
-            Reply::Direct { .. } => Self::Direct,
-            Reply::Forget => Self::Forget,
-            Reply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
-            Reply::Via {
+            RampReply::Direct { .. } => Self::Direct,
+            RampReply::Forget => Self::Forget,
+            RampReply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
+            RampReply::Via {
                 listener, ticket, ..
             } => Self::Via(listener, ticket),
-            Reply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),
-            Reply::Peer { address } => Self::Peer(address),
-            Reply::Listening { at } => Self::Listening(at),
-            Reply::Accepted { peer, key, .. } => Self::Accepted(peer, key),
-            Reply::Status { .. } => panic!("nobody asked for it"),
+            RampReply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),
+            RampReply::Peer { address } => Self::Peer(address),
+            RampReply::Listening { at } => Self::Listening(at),
+            RampReply::Accepted { peer, key, .. } => Self::Accepted(peer, key),
+            RampReply::Status { .. } => panic!("nobody asked for it"),
         }
     }
 }
 
 impl Program {
-    pub async fn at(user: &User) -> Self {
+    pub async fn connect_to(user: &User) -> Self {
         Self(
             UnixSeqpacket::connect(user.path("onramp/socket"))
                 .await
@@ -107,9 +107,9 @@ impl Program {
         )
     }
 
-    pub async fn say(&self, request: &Request<'_>) {
+    pub async fn say(&self, request: &RampRequest<'_>) {
         self.0
-            .send(request.encode().finished().unwrap())
+            .send(request.encode().finish().unwrap())
             .await
             .unwrap();
     }
@@ -119,15 +119,15 @@ impl Program {
     }
 
     /// Returns the next reply; `None` when the on-ramp has closed the socket.
-    pub async fn received(&self) -> Option<Said> {
-        let mut packet = [0; MAX_MESSAGE];
+    pub async fn received(&self) -> Option<OwnedReply> {
+        let mut packet = [0; MAX_MESSAGE_BYTES];
         let read = self.0.recv(&mut packet).await.ok()?.bytes_read();
-        (read > 0).then(|| Reply::decode(&packet[..read]).unwrap().into())
+        (read > 0).then(|| RampReply::decode(&packet[..read]).unwrap().into())
     }
 
     /// Returns the next reply, which carries a descriptor.
-    pub async fn accepted(&self) -> (Said, TcpStream) {
-        let mut packet = [0; MAX_MESSAGE];
+    pub async fn accepted(&self) -> (OwnedReply, TcpStream) {
+        let mut packet = [0; MAX_MESSAGE_BYTES];
         let mut room = [0; 64];
         let mut buffers = [io::IoSliceMut::new(&mut packet)];
         let (read, ancillary) = self
@@ -147,18 +147,18 @@ impl Program {
         assert_eq!(descriptors.len(), 1);
         let stream = std::net::TcpStream::from(descriptors.remove(0));
         stream.set_nonblocking(true).unwrap();
-        let said = Reply::decode(&packet[..read]).unwrap().into();
+        let said = RampReply::decode(&packet[..read]).unwrap().into();
         (said, TcpStream::from_std(stream).unwrap())
     }
 
-    pub async fn ask(&self, ask: Ask<'_>) -> Said {
-        self.say(&Request::Ask(ask)).await;
+    pub async fn ask(&self, ask: RouteQuery<'_>) -> OwnedReply {
+        self.say(&RampRequest::Ask(ask)).await;
         self.received().await.unwrap()
     }
 
     /// Asks for an acceptor, and connects a socket to the returned listener.
-    pub async fn connected(&self, ask: Ask<'_>) -> (TcpStream, u64) {
-        let Said::Via(listener, ticket) = self.ask(ask).await else {
+    pub async fn connected(&self, ask: RouteQuery<'_>) -> (TcpStream, u64) {
+        let OwnedReply::Via(listener, ticket) = self.ask(ask).await else {
             panic!("a way by the on-ramp")
         };
         let socket = match listener.is_ipv4() {
@@ -170,7 +170,7 @@ impl Program {
 
     pub async fn begin(&self, stream: &TcpStream, ticket: u64, fill: u32) {
         let local = stream.local_addr().unwrap();
-        self.say(&Request::Begin {
+        self.say(&RampRequest::Begin {
             ticket,
             local,
             fill,
@@ -179,25 +179,25 @@ impl Program {
     }
 
     /// Connects as a program with blocking sockets does. Returns the error number on failure.
-    pub async fn connect(&self, ask: Ask<'_>) -> Result<TcpStream, i32> {
+    pub async fn connect(&self, ask: RouteQuery<'_>) -> Result<TcpStream, i32> {
         let (stream, ticket) = self.connected(ask).await;
         self.begin(&stream, ticket, 0).await;
         match self.received().await.unwrap() {
-            Said::Done(0, _) => Ok(stream),
-            Said::Done(errno, _) => Err(errno),
+            OwnedReply::Done(0, _) => Ok(stream),
+            OwnedReply::Done(errno, _) => Err(errno),
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// Returns the question for an acceptor at an address.
-pub fn acceptor(at: SocketAddr) -> Ask<'static> {
-    Ask {
+pub fn acceptor(at: SocketAddr) -> RouteQuery<'static> {
+    RouteQuery {
         address: Some(at.ip()),
         port: at.port(),
         acceptor: true,
         v6: at.is_ipv6(),
-        ..Ask::default()
+        ..RouteQuery::default()
     }
 }
 
@@ -205,10 +205,10 @@ pub fn acceptor(at: SocketAddr) -> Ask<'static> {
 /// its key.
 pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
     user.write("authorized_keys", &format!("{}\n", friend.key()));
-    let program = Program::at(user).await;
+    let program = Program::connect_to(user).await;
     let at = "127.0.0.1:0".parse().unwrap();
-    program.say(&Request::Listen { at }).await;
-    let Some(Said::Listening(at)) = program.received().await else {
+    program.say(&RampRequest::Listen { at }).await;
+    let Some(OwnedReply::Listening(at)) = program.received().await else {
         panic!("it listens")
     };
     friend.write("known_hosts", &format!("{at} {}\n", user.key()));
@@ -223,7 +223,7 @@ pub fn bytes(length: usize) -> Vec<u8> {
 }
 
 /// Sends bytes from `near` to `far` and back; then both end.
-pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
+pub async fn assert_carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
     let data = bytes(length);
     let there = async {
         near.write_all(&data).await.unwrap();
@@ -258,7 +258,7 @@ pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHan
     let file = friend.path("policy.toml");
     std::fs::write(&file, text).unwrap();
     let mut config = OfframpConfig::new(identity, Policy::load(&file).unwrap());
-    config.listen = vec![Listen::at("127.0.0.1:0".parse().unwrap())];
+    config.listen = vec![ListenerConfig::new("127.0.0.1:0".parse().unwrap())];
     config.reload_on_hangup = false;
     let offramp = Offramp::bind(config).unwrap();
     let at = offramp.local_addresses()[0];
@@ -266,7 +266,7 @@ pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHan
 }
 
 /// Returns a port without a listener.
-pub fn deserted() -> SocketAddr {
+pub fn unused_address() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
 }

@@ -4,8 +4,8 @@ use CongestionControl::{Cubic, Reno};
 
 use super::*;
 
-fn target(rate: f64, rtt_ms: u64, mtu: u32, control: CongestionControl) -> Target {
-    Target {
+fn target(rate: f64, rtt_ms: u64, mtu: u32, control: CongestionControl) -> PlanTarget {
+    PlanTarget {
         rate: Rate::new(rate).unwrap(),
         rtt: Time(Duration::from_millis(rtt_ms)),
         mtu: Mtu::new(mtu).unwrap(),
@@ -61,7 +61,7 @@ fn the_losses_of_the_lsl_paths_give_their_rates() {
     path.loss = Probability::new(8e-4);
     let plan = path.plan();
     close(plan.one_stream_bps, 4.7e6, 0.02);
-    assert_eq!(plan.held_by, Some(HeldBy::Loss));
+    assert_eq!(plan.held_by, Some(StreamLimit::Loss));
 }
 
 #[test]
@@ -73,7 +73,11 @@ fn the_bound_on_loss_is_where_the_average_window_is_the_target() {
             at.loss = Probability::new(most * 0.999);
             assert_eq!(at.plan().held_by, None, "{control} {rate}");
             at.loss = Probability::new(most * 1.01);
-            assert_eq!(at.plan().held_by, Some(HeldBy::Loss), "{control} {rate}");
+            assert_eq!(
+                at.plan().held_by,
+                Some(StreamLimit::Loss),
+                "{control} {rate}"
+            );
         }
     }
 }
@@ -85,7 +89,7 @@ fn a_small_window_needs_hops_it_can_fill() {
     path.window = Some(ByteCount(65536));
     let plan = path.plan();
     close(plan.one_stream_bps, 4.37e6, 1e-3);
-    assert_eq!(plan.held_by, Some(HeldBy::Window));
+    assert_eq!(plan.held_by, Some(StreamLimit::Window));
     let remedy = plan.remedy.unwrap();
     assert_eq!(remedy.streams, Some(5));
     let depots = remedy.depots.unwrap();
@@ -108,7 +112,7 @@ fn loss_on_one_hop_needs_more_depots() {
     let hop = |hops: u32| {
         let loss = Probability::new(2e-5 / f64::from(hops));
         path.hop(path.rtt.0 / hops, loss)
-            .steady()
+            .steady_rate()
             .rate
             .bits_per_second()
     };
@@ -147,7 +151,7 @@ proptest::proptest! {
         cubic: bool, window in 1..1u64 << 40, loss in 1e-15..0.999f64,
     ) {
         let control = if cubic { Cubic } else { Reno };
-        let plan = Target {
+        let plan = PlanTarget {
             rate: Rate::new(rate).unwrap(),
             rtt: Time(Duration::from_micros(rtt_us)),
             mtu: Mtu::new(mtu).unwrap(),

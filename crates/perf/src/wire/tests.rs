@@ -7,9 +7,9 @@ use super::*;
 fn hello() -> Hello {
     Hello {
         versions: [1, 1],
-        token: Token([7; 16]),
+        token: MeasurementToken([7; 16]),
         streams: 4,
-        direction: Direction::Both,
+        direction: FlowDirection::Both,
         length: Length::Milliseconds(10_000),
         omit_ms: 0,
         protection: Protection::Tls,
@@ -23,7 +23,7 @@ async fn read(bytes: &[u8]) -> Result<Message, Error> {
 
 #[tokio::test]
 async fn every_message_survives_the_wire() {
-    let report = Report {
+    let report = EndReport {
         streams: vec![
             StreamReport {
                 stream: 255,
@@ -34,7 +34,7 @@ async fn every_message_survives_the_wire() {
             };
             256
         ],
-        cpu: Cpu {
+        cpu: CpuShare {
             total: 12.5,
             user: 2.5,
             system: 10.0,
@@ -44,9 +44,9 @@ async fn every_message_survives_the_wire() {
     for message in [
         Message::Hello(hello()),
         Message::Ready,
-        Message::refused("busy"),
+        Message::refusal("busy"),
         Message::Attach(Attach {
-            token: Token([1; 16]),
+            token: MeasurementToken([1; 16]),
             stream: 3,
         }),
         Message::Attached,
@@ -111,10 +111,10 @@ fn the_peers_text_cannot_control_a_terminal() {
             reason: written.clone()
         }
     );
-    assert_eq!(Message::refused(words), refused);
-    let report = Message::Report(Report {
+    assert_eq!(Message::refusal(words), refused);
+    let report = Message::Report(EndReport {
         congestion: words.to_owned(),
-        ..Report::default()
+        ..EndReport::default()
     });
     let Message::Report(report) = Message::decode(&report.encode().unwrap()[4..]).unwrap() else {
         panic!("a report")
@@ -135,7 +135,7 @@ fn streams_are_numbered_forward_first() {
     assert_eq!(both.sessions(), 8);
     assert!(both.client_sends(3) && !both.client_sends(4));
     let reverse = Hello {
-        direction: Direction::Reverse,
+        direction: FlowDirection::Reverse,
         ..hello()
     };
     assert!(reverse.sessions() == 4 && !reverse.client_sends(0));

@@ -8,16 +8,16 @@ use std::sync::Arc;
 /// Number and maximum of each rule's sessions. It contains the rules in force, and former rules
 /// that still have sessions.
 #[derive(Debug, Default)]
-pub(super) struct Counts(HashMap<Arc<str>, Count>);
+pub(super) struct SessionCounts(HashMap<Arc<str>, SessionCount>);
 
 #[derive(Debug)]
-struct Count {
+struct SessionCount {
     sessions: usize,
-    bound: Bound,
+    bound: SessionBound,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Bound {
+enum SessionBound {
     /// The rule is no longer in force and admits no sessions.
     Gone,
     /// The rule admits this many sessions at a time; any number if `None`.
@@ -26,37 +26,38 @@ enum Bound {
 
 /// Reason why a rule admits no further session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum NoPermit {
     /// The rule has its maximum number of sessions.
     Full,
     /// The rule is no longer in force.
     Gone,
 }
 
-impl Counts {
+impl SessionCounts {
     /// Sets the rules in force: their names, and the maximum number of sessions of each.
     pub(super) fn reload<'a>(
         &mut self,
         rules: impl IntoIterator<Item = (&'a Arc<str>, Option<NonZeroUsize>)>,
     ) {
         for count in self.0.values_mut() {
-            count.bound = Bound::Gone;
+            count.bound = SessionBound::Gone;
         }
         for (name, max) in rules {
             let sessions = self.0.get(name).map_or(0, |count| count.sessions);
-            let bound = Bound::InForce(max);
-            self.0.insert(Arc::clone(name), Count { sessions, bound });
+            let bound = SessionBound::InForce(max);
+            self.0
+                .insert(Arc::clone(name), SessionCount { sessions, bound });
         }
         self.0.retain(|_, count| !count.is_over());
     }
 
     /// Counts one more session of the rule `name`, if it admits one.
-    pub(super) fn enter(&mut self, name: &str) -> Result<(), NoPlace> {
-        let count = self.0.get_mut(name).ok_or(NoPlace::Gone)?;
+    pub(super) fn enter(&mut self, name: &str) -> Result<(), NoPermit> {
+        let count = self.0.get_mut(name).ok_or(NoPermit::Gone)?;
         match count.bound {
-            Bound::Gone => Err(NoPlace::Gone),
-            Bound::InForce(Some(max)) if count.sessions >= max.get() => Err(NoPlace::Full),
-            Bound::InForce(_) => {
+            SessionBound::Gone => Err(NoPermit::Gone),
+            SessionBound::InForce(Some(max)) if count.sessions >= max.get() => Err(NoPermit::Full),
+            SessionBound::InForce(_) => {
                 count.sessions = count.sessions.saturating_add(1);
                 Ok(())
             }
@@ -79,9 +80,9 @@ impl Counts {
     }
 }
 
-impl Count {
+impl SessionCount {
     const fn is_over(&self) -> bool {
-        matches!(self.bound, Bound::Gone) && self.sessions == 0
+        matches!(self.bound, SessionBound::Gone) && self.sessions == 0
     }
 }
 
@@ -119,7 +120,7 @@ mod tests {
         format!("rule {rule}").into()
     }
 
-    fn reload(counts: &mut Counts, rules: &Rules) {
+    fn reload(counts: &mut SessionCounts, rules: &Rules) {
         let named: Vec<_> = rules
             .iter()
             .map(|(rule, max)| (name(*rule), max.and_then(NonZeroUsize::new)))
@@ -134,7 +135,7 @@ mod tests {
             first in rules(),
             steps in vec(step(), 0..60),
         ) {
-            let mut counts = Counts::default();
+            let mut counts = SessionCounts::default();
             let mut in_force = first;
             reload(&mut counts, &in_force);
             let mut under_way: Vec<usize> = Vec::new();
@@ -143,8 +144,8 @@ mod tests {
                     Step::Enter(rule) => {
                         let before = under_way.iter().filter(|of| **of == rule).count();
                         let expected = match in_force.get(&rule) {
-                            None => Err(NoPlace::Gone),
-                            Some(Some(max)) if before >= *max => Err(NoPlace::Full),
+                            None => Err(NoPermit::Gone),
+                            Some(Some(max)) if before >= *max => Err(NoPermit::Full),
                             Some(_) => Ok(()),
                         };
                         prop_assert_eq!(counts.enter(&name(rule)), expected);

@@ -13,16 +13,16 @@ fn own(addresses: &[&str]) -> OwnAddresses {
 /// Returns true if a rule that names `network` grants `address`, on a machine with the addresses
 /// `own`.
 fn network_leads(network: &str, address: &str, own: &OwnAddresses) -> bool {
-    leads(Some(&network.parse().expect(network)), ip(address), own)
+    is_granted(Some(&network.parse().expect(network)), ip(address), own)
 }
 
 /// Returns true if a rule that names a name grants `address`, to which the name resolved.
 fn name_leads(address: &str) -> bool {
-    leads(None, ip(address), &OwnAddresses::default())
+    is_granted(None, ip(address), &OwnAddresses::default())
 }
 
-fn reach(address: &str) -> Reach {
-    Reach::of(ip(address).to_canonical(), &OwnAddresses::default())
+fn reach(address: &str) -> AddressClass {
+    AddressClass::classify(ip(address).to_canonical(), &OwnAddresses::default())
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn special_ranges_are_classified_from_end_to_end() {
         ),
     ] {
         for address in [first, last] {
-            assert_eq!(reach(address), Reach::Private, "{range}: {address}");
+            assert_eq!(reach(address), AddressClass::Private, "{range}: {address}");
             assert!(!name_leads(address), "{range}: {address}");
             let all = if address.contains(':') {
                 "::/0"
@@ -159,7 +159,7 @@ fn addresses_beside_special_ranges_are_global() {
         "192.175.48.1",
         "2620:4f:8000::1",
     ] {
-        assert_eq!(reach(address), Reach::Global, "{address}");
+        assert_eq!(reach(address), AddressClass::Global, "{address}");
         assert!(name_leads(address), "{address}");
     }
 }
@@ -185,7 +185,7 @@ fn non_destinations_are_never_granted() {
         "::10.0.0.1",
         "::127.0.0.1",
     ] {
-        assert_eq!(reach(address), Reach::Never, "{address}");
+        assert_eq!(reach(address), AddressClass::Never, "{address}");
         for network in ["0.0.0.0/0", "::/0", address] {
             assert!(
                 !network_leads(network, address, &own(&[address])),
@@ -193,13 +193,13 @@ fn non_destinations_are_never_granted() {
             );
         }
         assert!(
-            leads_nowhere(&address.parse().expect("network")),
+            is_never_granted(&address.parse().expect("network")),
             "{address}"
         );
     }
     for network in ["0.0.0.0/0", "::/0", "::1", "128.0.0.0/1", "192.0.2.0/24"] {
         assert!(
-            !leads_nowhere(&network.parse().expect("network")),
+            !is_never_granted(&network.parse().expect("network")),
             "{network}"
         );
     }
@@ -275,7 +275,7 @@ fn own_addresses_need_a_network_of_their_own() {
             "{itself} means {address}"
         );
         assert!(
-            !leads(None, ip(address), &own),
+            !is_granted(None, ip(address), &own),
             "no name leads to {address}"
         );
     }
@@ -307,7 +307,11 @@ fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
     .map(|(what, groups, at)| {
         let [a, b, c, d, e, f, g, h] = groups;
         let address = Ipv6Addr::new(a, b, c, d, e, f, g, h);
-        (what, address, Network::around(address.into(), at + bits))
+        (
+            what,
+            address,
+            Network::containing(address.into(), at + bits),
+        )
     })
 }
 
@@ -325,20 +329,20 @@ fn embedded_addresses_decide_the_class() {
     ] {
         for (what, address, range) in carriers(v4.parse().expect(v4), bits) {
             assert!(
-                !leads(None, address.into(), &own),
+                !is_granted(None, address.into(), &own),
                 "{what}: no name leads to {address} ({v4})"
             );
-            let carrying = CARRIERS
+            let carrying = EMBEDDING_RANGES
                 .iter()
                 .find(|carrier| carrier.range.contains(address.into()));
             for wide in [Network::v6([0; 8], 0), carrying.expect(what).range] {
                 assert!(
-                    !leads(Some(&wide), address.into(), &own),
+                    !is_granted(Some(&wide), address.into(), &own),
                     "{what}: {wide:?} must not mean {address} ({v4})"
                 );
             }
             assert!(
-                leads(Some(&range), address.into(), &own),
+                is_granted(Some(&range), address.into(), &own),
                 "{what}: {range:?} means {address} ({v4})"
             );
         }
@@ -346,7 +350,7 @@ fn embedded_addresses_decide_the_class() {
     for v4 in ["0.0.0.0", "224.0.0.1", "255.255.255.255"] {
         for (what, address, range) in carriers(v4.parse().expect(v4), 32) {
             assert!(
-                !leads(Some(&range), address.into(), &own),
+                !is_granted(Some(&range), address.into(), &own),
                 "{what}: {address} carries {v4}"
             );
         }
@@ -357,7 +361,7 @@ fn embedded_addresses_decide_the_class() {
             "{what}: {address}"
         );
         assert_eq!(
-            leads(None, address.into(), &own),
+            is_granted(None, address.into(), &own),
             what == "NAT64",
             "{what}: {address}"
         );

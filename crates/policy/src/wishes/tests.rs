@@ -6,7 +6,7 @@ use longhaul_proto::Endpoint;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Asked, OwnAddresses, Policy};
+use crate::{AccessRequest, OwnAddresses, Policy};
 
 const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
@@ -15,7 +15,7 @@ fn key() -> PublicKey {
 }
 
 /// Returns the candidates that remain for these wishes, of rules for one server each.
-fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
+fn within(rules: &[&str], wishes: &StatedWishes<'_>) -> Result<Candidates, String> {
     let rule = |more: &&str| {
         let principals = if more.contains("anybody") { "*" } else { KEY };
         format!(
@@ -26,9 +26,13 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
     let text: String = rules.iter().map(rule).collect();
     let policy = Policy::parse(&text, Path::new("p.toml")).expect(&text);
     let server: Endpoint = "192.0.2.1:80".parse().expect("server");
-    let found = policy.candidates(&key(), Asked::Server(&server), &OwnAddresses::default());
+    let found = policy.candidates(
+        &key(),
+        AccessRequest::Server(&server),
+        &OwnAddresses::default(),
+    );
     found
-        .within(&key(), wishes)
+        .retain_within(&key(), wishes)
         .map_err(|unmet| unmet.to_string())
 }
 
@@ -37,7 +41,7 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
 fn exceeded_or_unstated_wishes_are_refused() {
     let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\n\
         max_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
-    let good = Wishes {
+    let good = StatedWishes {
         purpose: Some("nightly"),
         size: Some(10 << 30),
         rate: Some(1_000_000_000),
@@ -46,50 +50,50 @@ fn exceeded_or_unstated_wishes_are_refused() {
     assert_eq!(within(&[all], &good).expect("allowed").rules.len(), 1);
     for (wishes, said) in [
         (
-            Wishes { size: None, ..good },
+            StatedWishes { size: None, ..good },
             "rule 1: state the size, at most 10 GiB (max_size)",
         ),
         (
-            Wishes {
+            StatedWishes {
                 size: Some(11 << 30),
                 ..good
             },
             "rule 1: at most 10 GiB (max_size), not 11 GiB",
         ),
         (
-            Wishes { rate: None, ..good },
+            StatedWishes { rate: None, ..good },
             "rule 1: state the rate, at most 1 Gbit/s (max_wished_rate)",
         ),
         (
-            Wishes {
+            StatedWishes {
                 rate: Some(2_000_000_000),
                 ..good
             },
             "rule 1: at most 1 Gbit/s (max_wished_rate), not 2 Gbit/s",
         ),
         (
-            Wishes {
+            StatedWishes {
                 duration: None,
                 ..good
             },
             "rule 1: state the duration, at most 2 h (max_duration)",
         ),
         (
-            Wishes {
+            StatedWishes {
                 duration: Some(10800),
                 ..good
             },
             "rule 1: at most 2 h (max_duration), not 3 h",
         ),
         (
-            Wishes {
+            StatedWishes {
                 purpose: None,
                 ..good
             },
             "rule 1: state a purpose that it allows (purposes)",
         ),
         (
-            Wishes {
+            StatedWishes {
                 purpose: Some("other"),
                 ..good
             },
@@ -102,7 +106,7 @@ fn exceeded_or_unstated_wishes_are_refused() {
 
 #[test]
 fn another_rule_may_allow_what_one_does_not() {
-    let wishes = Wishes::default();
+    let wishes = StatedWishes::default();
     let found = within(&["max_size = \"1 GB\"", "name = \"anybody\""], &wishes).expect("allowed");
     assert_eq!((found.rules.len(), found.listed), (1, false));
     assert!(
@@ -122,7 +126,10 @@ fn another_rule_may_allow_what_one_does_not() {
         rules: Vec::new(),
         listed: false,
     };
-    assert!(none.within(&key(), &wishes).is_ok(), "no rule is no bound");
+    assert!(
+        none.retain_within(&key(), &wishes).is_ok(),
+        "no rule is no bound"
+    );
 }
 
 proptest! {
@@ -131,12 +138,12 @@ proptest! {
     fn stated_volume_always_passes(stated: u64) {
         let found = within(
             &["max_size = \"16 EiB\""],
-            &Wishes { size: Some(stated), ..Wishes::default() }
+            &StatedWishes { size: Some(stated), ..StatedWishes::default() }
         ).expect("allowed");
-        let most = found.rules[0].most_bytes(Some(stated)).expect("a bound");
-        prop_assert!(most >= stated && most - stated <= stated / OVERHEAD_PART + OVERHEAD_BYTES);
-        let free = within(&[""], &Wishes::default()).expect("allowed");
-        prop_assert_eq!(free.rules[0].most_bytes(Some(stated)), None);
+        let most = found.rules[0].max_bytes(Some(stated)).expect("a bound");
+        prop_assert!(most >= stated && most - stated <= stated / OVERHEAD_DIVISOR + OVERHEAD_BYTES);
+        let free = within(&[""], &StatedWishes::default()).expect("allowed");
+        prop_assert_eq!(free.rules[0].max_bytes(Some(stated)), None);
     }
 
     #[test]
@@ -146,8 +153,8 @@ proptest! {
         size: u64,
     ) {
         for wishes in [
-            Wishes { size: Some(size), ..Wishes::default() },
-            Wishes { size: Some(0), purpose: Some(&purpose), ..Wishes::default() }
+            StatedWishes { size: Some(size), ..StatedWishes::default() },
+            StatedWishes { size: Some(0), purpose: Some(&purpose), ..StatedWishes::default() }
         ] {
             let rule = format!("name = \"{name}\"\nmax_size = \"0 MB\"\npurposes = [\"one\"]");
             if let Err(said) = within(&[&rule], &wishes) {

@@ -29,7 +29,7 @@ use libc::{sockaddr, socklen_t};
 
 use crate::context;
 use crate::filter;
-use crate::process::{self, aside};
+use crate::process::{self, run_unnoticed};
 use crate::real;
 use crate::routes;
 
@@ -42,11 +42,11 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
     if let Some(result) = unsafe { routes::connect(fd, address, length) } {
         return result;
     }
-    aside(|process| process.before_connection(fd));
+    run_unnoticed(|process| process.before_connection(fd));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::connect(fd, address, length) };
     if result == 0 || matches!(context::errno(), libc::EINPROGRESS | libc::EINTR) {
-        aside(|process| process.opened(fd));
+        run_unnoticed(|process| process.note_opened(fd));
     }
     if result == 0 {
         routes::connected(fd);
@@ -59,7 +59,7 @@ pub unsafe fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) ->
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
-    aside(|process| process.before_connection(fd));
+    run_unnoticed(|process| process.before_connection(fd));
     // SAFETY: the program's arguments are passed on.
     unsafe { real::listen(fd, backlog) }
 }
@@ -72,7 +72,7 @@ pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) 
     // SAFETY: the program's arguments are passed on.
     let accepted = unsafe { real::accept(fd, address, length) };
     if accepted >= 0 {
-        aside(|process| process.opened(accepted));
+        run_unnoticed(|process| process.note_opened(accepted));
     }
     accepted
 }
@@ -90,7 +90,7 @@ pub unsafe fn accept4(
     // SAFETY: the program's arguments are passed on.
     let accepted = unsafe { real::accept4(fd, address, length, flags) };
     if accepted >= 0 {
-        aside(|process| process.opened(accepted));
+        run_unnoticed(|process| process.note_opened(accepted));
     }
     accepted
 }
@@ -103,10 +103,10 @@ pub unsafe fn close(fd: c_int) -> c_int {
     if process::is_ours(fd) {
         return bad_descriptor();
     }
-    if process::process().is_some_and(|process| process.knows(fd) || process.wants_help()) {
-        aside(|process| {
-            process.closing(fd);
-            process.helper.attend(process);
+    if process::process().is_some_and(|process| process.knows(fd) || process.needs_helper()) {
+        run_unnoticed(|process| {
+            process.note_closing(fd);
+            process.helper.start_if_needed(process);
         });
     }
     // SAFETY: the program's arguments are passed on.
@@ -120,7 +120,7 @@ pub unsafe fn close(fd: c_int) -> c_int {
 pub unsafe fn dup(fd: c_int) -> c_int {
     // SAFETY: the program's arguments are passed on.
     let new = unsafe { real::dup(fd) };
-    aside(|process| process.duplicated(fd, new));
+    run_unnoticed(|process| process.note_duplicated(fd, new));
     new
 }
 
@@ -129,10 +129,10 @@ pub unsafe fn dup(fd: c_int) -> c_int {
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
-    aside(|process| process.replacing(old, new));
+    run_unnoticed(|process| process.note_replacing(old, new));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::dup2(old, new) };
-    aside(|process| process.duplicated(old, result));
+    run_unnoticed(|process| process.note_duplicated(old, result));
     result
 }
 
@@ -141,10 +141,10 @@ pub unsafe fn dup2(old: c_int, new: c_int) -> c_int {
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    aside(|process| process.replacing(old, new));
+    run_unnoticed(|process| process.note_replacing(old, new));
     // SAFETY: the program's arguments are passed on.
     let result = unsafe { real::dup3(old, new, flags) };
-    aside(|process| process.duplicated(old, result));
+    run_unnoticed(|process| process.note_duplicated(old, result));
     result
 }
 
@@ -155,10 +155,10 @@ pub unsafe fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     const CLOEXEC: c_int = 4;
     if flags & CLOEXEC == 0 {
-        aside(|process| process.closing_range(first, last));
+        run_unnoticed(|process| process.note_closing_range(first, last));
     }
     let mut from = first;
-    while let Some(own) = process::own_between(from, last) {
+    while let Some(own) = process::lowest_own_descriptor(from, last) {
         if own > from {
             // SAFETY: the program's arguments are passed on, up to the library's own descriptor.
             let below = unsafe { real::close_range(from, own - 1, flags) };
@@ -181,13 +181,13 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 /// As the function of the C library.
 pub unsafe fn closefrom(first: c_int) {
     let lowest = c_uint::try_from(first).unwrap_or(0);
-    if process::own_between(lowest, c_uint::MAX).is_some() {
+    if process::lowest_own_descriptor(lowest, c_uint::MAX).is_some() {
         // SAFETY: the program asked to close all descriptors from here on.
         if unsafe { close_range(lowest, c_uint::MAX, 0) } == 0 {
             return;
         }
     }
-    aside(|process| process.closing_range(lowest, c_uint::MAX));
+    run_unnoticed(|process| process.note_closing_range(lowest, c_uint::MAX));
     // SAFETY: the program's arguments are passed on.
     unsafe { real::closefrom(first) }
 }
@@ -200,7 +200,7 @@ pub unsafe fn fork() -> libc::pid_t {
     // SAFETY: the program asked for it.
     let child = unsafe { real::fork() };
     if child == 0 {
-        aside(|process| process.helper.fork_is_over());
+        run_unnoticed(|process| process.helper.fork_is_over());
     }
     child
 }
@@ -245,7 +245,7 @@ pub unsafe fn syscall(
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn _exit(status: c_int) -> ! {
-    process::ending();
+    process::on_exit();
     // SAFETY: the program's arguments are passed on.
     unsafe { real::_exit(status) };
     loop {

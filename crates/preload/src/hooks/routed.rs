@@ -7,9 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libc::{addrinfo, hostent, sockaddr, socklen_t, ssize_t};
 
 use crate::context::set_errno;
-use crate::process::{aside, process};
+use crate::process::{process, run_unnoticed};
 use crate::real;
-use crate::routes::{self, Given, Routes};
+use crate::routes::{self, ConnectArgument, Routes};
 
 /// Returns the state of the mode if it is on.
 fn mode() -> Option<&'static Routes> {
@@ -21,7 +21,7 @@ fn mode() -> Option<&'static Routes> {
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    let leads = mode().and_then(|routes| aside(|_| routes.peer(fd)).flatten());
+    let leads = mode().and_then(|routes| run_unnoticed(|_| routes.peer(fd)).flatten());
     match leads {
         Some(Ok(peer)) if !address.is_null() && !length.is_null() => {
             // SAFETY: the program's arguments; it makes the same promise as to the C library.
@@ -42,7 +42,7 @@ pub unsafe fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut sockle
 /// # Safety
 /// As the function of the C library.
 pub unsafe fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    let own = mode().and_then(|routes| aside(|_| routes.local(fd)).flatten());
+    let own = mode().and_then(|routes| run_unnoticed(|_| routes.local(fd)).flatten());
     match own {
         Some(own) if !address.is_null() && !length.is_null() => {
             // SAFETY: the program's arguments; it makes the same promise as to the C library.
@@ -68,7 +68,7 @@ pub unsafe fn getsockopt(
     if level == libc::SOL_SOCKET
         && name == libc::SO_ERROR
         && let Some(routes) = mode().filter(|routes| routes.knows(fd))
-        && let Some(error) = aside(|_| routes.error(fd)).flatten()
+        && let Some(error) = run_unnoticed(|_| routes.error(fd)).flatten()
         && !value.is_null()
         && !length.is_null()
     {
@@ -152,14 +152,16 @@ pub unsafe fn getaddrinfo(
         && !node.is_null()
         && let Some(routes) = mode()
     {
-        aside(|_| {
+        run_unnoticed(|_| {
             // SAFETY: a name that the C library has just read, and the list that it returned.
             unsafe {
                 let name = CStr::from_ptr(node).to_bytes();
                 let mut each = *result;
                 while let Some(found) = each.as_ref() {
-                    if let Given::To(address) = Given::read(found.ai_addr, found.ai_addrlen) {
-                        routes.named(name, address.ip());
+                    if let ConnectArgument::To(address) =
+                        ConnectArgument::read(found.ai_addr, found.ai_addrlen)
+                    {
+                        routes.remember_name(name, address.ip());
                     }
                     each = found.ai_next;
                 }
@@ -177,7 +179,7 @@ unsafe fn remember(name: *const c_char, found: *const hostent) {
     let Some(routes) = mode().filter(|_| !name.is_null()) else {
         return;
     };
-    aside(|_| {
+    run_unnoticed(|_| {
         // SAFETY: a name that the C library has just read, and the host that it returned, whose
         // list ends with NULL.
         unsafe {
@@ -194,7 +196,7 @@ unsafe fn remember(name: *const c_char, found: *const hostent) {
                     }
                     _ => return,
                 };
-                routes.named(name, ip);
+                routes.remember_name(name, ip);
                 each = each.add(1);
             }
         }

@@ -8,9 +8,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// Signals that this process passes to the program without ending itself.
-pub struct Passed(Signals);
+pub struct SignalForwarder(Signals);
 
-impl Passed {
+impl SignalForwarder {
     /// Begins to catch the signals.
     ///
     /// # Errors

@@ -7,9 +7,9 @@ mod child;
 mod object;
 mod program;
 
-pub use child::{Passed, exit_code};
-pub use object::{NoObject, find as find_object, preload};
-pub use program::{Starter, Unfit, find as find_program, locate, privileged};
+pub use child::{SignalForwarder, exit_code};
+pub use object::{ObjectError, find as find_object, ld_preload};
+pub use program::{Starter, UnsuitableProgram, find as find_program, locate, privilege_reason};
 
 /// Returns the variable that tells the library the number of inherited filters of system calls, and
 /// its value.

@@ -9,7 +9,7 @@ const NAMES: [&str; 2] = ["liblonghaul-preload.so", "liblonghaul_preload_object.
 
 /// Reason why there is no object to preload. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum NoObject {
+pub enum ObjectError {
     /// The variable does not name a file.
     #[error("{0} names {1}, which is no file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
@@ -33,12 +33,12 @@ pub enum NoObject {
 ///
 /// # Errors
 /// The object is not found, or its path has a character at which the loader would split it.
-pub fn find(variable: &'static str) -> Result<PathBuf, NoObject> {
+pub fn find(variable: &'static str) -> Result<PathBuf, ObjectError> {
     let found = match env::var_os(variable).filter(|path| !path.is_empty()) {
         Some(path) => {
             let path = PathBuf::from(path);
             if !path.is_file() {
-                return Err(NoObject::NoFile(variable, path));
+                return Err(ObjectError::NoFile(variable, path));
             }
             path
         }
@@ -46,32 +46,32 @@ pub fn find(variable: &'static str) -> Result<PathBuf, NoObject> {
     };
     let found = found
         .canonicalize()
-        .map_err(|error| NoObject::Lost(found.clone(), error))?;
+        .map_err(|error| ObjectError::Lost(found.clone(), error))?;
     let text = found.as_os_str().as_encoded_bytes();
     if text
         .iter()
         .any(|byte| *byte == b':' || byte.is_ascii_whitespace())
     {
-        return Err(NoObject::Cut(variable, found));
+        return Err(ObjectError::Cut(variable, found));
     }
     Ok(found)
 }
 
-fn beside_program(variable: &'static str) -> Result<PathBuf, NoObject> {
+fn beside_program(variable: &'static str) -> Result<PathBuf, ObjectError> {
     let program = env::current_exe()
-        .map_err(|error| NoObject::Lost("this program's own folder".into(), error))?;
+        .map_err(|error| ObjectError::Lost("this program's own folder".into(), error))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let folders = [folder.to_path_buf(), folder.join("../lib")];
     let candidates = folders
         .iter()
         .flat_map(|folder| NAMES.map(|name| folder.join(name)));
     let found = candidates.into_iter().find(|path| path.is_file());
-    found.ok_or_else(|| NoObject::Nowhere(variable, folder.into()))
+    found.ok_or_else(|| ObjectError::Nowhere(variable, folder.into()))
 }
 
 /// Returns the value of `LD_PRELOAD`: the object, followed by what the variable already holds.
 #[must_use]
-pub fn preload(object: &Path) -> OsString {
+pub fn ld_preload(object: &Path) -> OsString {
     let mut all = object.as_os_str().to_owned();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         all.push(":");

@@ -13,11 +13,11 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
 
 /// Maximum number of nested script interpreters, as in the kernel.
-const SCRIPTS: u32 = 4;
+const MAX_SCRIPT_DEPTH: u32 = 4;
 
 /// Reason why a program cannot be preloaded. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Unfit {
+pub enum UnsuitableProgram {
     /// There is no program of this name.
     #[error("{0}: no such program; give its path, or see PATH")]
     Missing(PathBuf),
@@ -38,7 +38,7 @@ pub enum Unfit {
     Foreign(PathBuf, &'static str),
 }
 
-impl Unfit {
+impl UnsuitableProgram {
     /// Returns the exit code that shells use: 127 if it does not exist, 126 if it cannot be run.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -61,8 +61,8 @@ pub struct Starter {
 ///
 /// # Errors
 /// [`Unfit`] with the reason.
-pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, Unfit> {
-    let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
+pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, UnsuitableProgram> {
+    let path = in_path(name).ok_or_else(|| UnsuitableProgram::Missing(name.into()))?;
     check(&path, 0, starter)?;
     Ok(path)
 }
@@ -71,12 +71,12 @@ pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, Unfit> {
 ///
 /// # Errors
 /// [`Unfit`] if there is none, or it cannot be run.
-pub fn locate(name: &OsStr) -> Result<PathBuf, Unfit> {
-    let path = in_path(name).ok_or_else(|| Unfit::Missing(name.into()))?;
+pub fn locate(name: &OsStr) -> Result<PathBuf, UnsuitableProgram> {
+    let path = in_path(name).ok_or_else(|| UnsuitableProgram::Missing(name.into()))?;
     if path.is_file() && is_executable(&path) {
         Ok(path)
     } else {
-        Err(Unfit::NotExecutable(
+        Err(UnsuitableProgram::NotExecutable(
             path,
             std::io::ErrorKind::PermissionDenied.into(),
         ))
@@ -85,7 +85,7 @@ pub fn locate(name: &OsStr) -> Result<PathBuf, Unfit> {
 
 /// Returns the reason why a program runs with other privileges than its caller, if it does.
 #[must_use]
-pub fn privileged(path: &Path) -> Option<&'static str> {
+pub fn privilege_reason(path: &Path) -> Option<&'static str> {
     let mode = fs::metadata(path).map_or(0, |file| file.permissions().mode());
     if mode & 0o4000 != 0 {
         Some("setuid")
@@ -112,8 +112,8 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o111 != 0)
 }
 
-fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
-    let not_executable = |error| Unfit::NotExecutable(path.into(), error);
+fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), UnsuitableProgram> {
+    let not_executable = |error| UnsuitableProgram::NotExecutable(path.into(), error);
     let mut file = File::open(path).map_err(not_executable)?;
     if !is_executable(path) {
         return Err(not_executable(std::io::ErrorKind::PermissionDenied.into()));
@@ -126,12 +126,14 @@ fn check(path: &Path, scripts: u32, starter: Starter) -> Result<(), Unfit> {
         .map_err(not_executable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
         return match interpreter(line) {
-            Some(interpreter) if scripts < SCRIPTS => check(&interpreter, scripts + 1, starter),
+            Some(interpreter) if scripts < MAX_SCRIPT_DEPTH => {
+                check(&interpreter, scripts + 1, starter)
+            }
             _ => Ok(()),
         };
     }
-    if let Some(how) = privileged(path) {
-        return Err(Unfit::Privileged(path.into(), how));
+    if let Some(how) = privilege_reason(path) {
+        return Err(UnsuitableProgram::Privileged(path.into(), how));
     }
     check_elf(path, &start, starter)
 }
@@ -151,7 +153,7 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     ))
 }
 
-fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
+fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), UnsuitableProgram> {
     let own = if cfg!(target_pointer_width = "64") {
         FileKind::Elf64
     } else {
@@ -160,7 +162,7 @@ fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
     match FileKind::parse(start) {
         Ok(kind) if kind == own => {}
         Ok(FileKind::Elf32 | FileKind::Elf64) => {
-            return Err(Unfit::Foreign(path.into(), starter.name));
+            return Err(UnsuitableProgram::Foreign(path.into(), starter.name));
         }
         // Another format that the kernel may know: it will decide.
         _ => return Ok(()),
@@ -179,9 +181,9 @@ fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
     });
     match parts {
         Ok((machine, _)) if own_machine().is_some_and(|own| own != machine) => {
-            Err(Unfit::Foreign(path.into(), starter.name))
+            Err(UnsuitableProgram::Foreign(path.into(), starter.name))
         }
-        Ok((_, false)) => Err(Unfit::Static(path.into(), starter.instead)),
+        Ok((_, false)) => Err(UnsuitableProgram::Static(path.into(), starter.instead)),
         _ => Ok(()),
     }
 }
@@ -206,7 +208,7 @@ mod tests {
         instead: "do without",
     };
 
-    fn find(name: &OsStr) -> Result<PathBuf, Unfit> {
+    fn find(name: &OsStr) -> Result<PathBuf, UnsuitableProgram> {
         super::find(name, STARTER)
     }
 
@@ -224,14 +226,14 @@ mod tests {
         assert!(find(OsStr::new("sh")).is_ok());
         assert!(matches!(
             find(OsStr::new("no-such-program")),
-            Err(Unfit::Missing(_))
+            Err(UnsuitableProgram::Missing(_))
         ));
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "#!/bin/sh\n").unwrap();
         assert!(matches!(
             find(file.as_os_str()),
-            Err(Unfit::NotExecutable(..))
+            Err(UnsuitableProgram::NotExecutable(..))
         ));
 
         let setuid = folder.path().join("setuid");
@@ -239,7 +241,7 @@ mod tests {
         fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).unwrap();
         assert!(matches!(
             find(setuid.as_os_str()),
-            Err(Unfit::Privileged(..))
+            Err(UnsuitableProgram::Privileged(..))
         ));
     }
 
@@ -254,7 +256,7 @@ mod tests {
         if own_machine().is_some() {
             assert!(matches!(
                 check_elf(Path::new("other"), &other, STARTER),
-                Err(Unfit::Foreign(..))
+                Err(UnsuitableProgram::Foreign(..))
             ));
         }
     }

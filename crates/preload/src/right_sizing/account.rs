@@ -6,14 +6,14 @@ use std::os::fd::BorrowedFd;
 
 use drs::{Limit, TcpInfo, TcpState};
 
-use crate::table::Kept;
+use crate::table::SlotValue;
 
 /// Identity of a socket: its inode number, which no other socket has while this one lives.
 pub type Inode = u64;
 
 /// The account of one connection.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Account {
+pub struct ConnectionAccount {
     /// The socket's identity.
     pub inode: Inode,
     /// Number of the connection in this process, from 1.
@@ -33,23 +33,23 @@ pub struct Account {
     /// If true, its windows are not scaled, so that none can be over 64 KB.
     pub unscaled: bool,
     /// Local address.
-    pub local: Address,
+    pub local: AccountAddress,
     /// Address of the peer.
-    pub peer: Address,
+    pub peer: AccountAddress,
 }
 
 // SAFETY: numbers and booleans; zero is a valid value of each.
-unsafe impl Kept for Account {}
+unsafe impl SlotValue for ConnectionAccount {}
 
 /// An address and port, if known; IPv4 is mapped into IPv6.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Address {
+pub struct AccountAddress {
     octets: [u8; 16],
     port: u16,
 }
 
-impl Address {
-    fn of(address: rustix::net::SocketAddrAny) -> Option<Self> {
+impl AccountAddress {
+    fn from_any(address: rustix::net::SocketAddrAny) -> Option<Self> {
         let address = SocketAddr::try_from(address).ok()?;
         let octets = match address.ip() {
             IpAddr::V4(four) => four.to_ipv6_mapped().octets(),
@@ -68,7 +68,7 @@ impl Address {
     }
 }
 
-impl Account {
+impl ConnectionAccount {
     /// Counts a verdict.
     pub fn count(&mut self, side: usize, limit: Limit) {
         let at = Limit::ALL.iter().position(|each| *each == limit);
@@ -86,10 +86,12 @@ impl Account {
         // Not known before the SYNs were exchanged.
         self.unscaled |= info.state == TcpState::Established && !info.window_scaling;
         if self.peer.socket().is_none() {
-            let local = rustix::net::getsockname(socket).ok().and_then(Address::of);
+            let local = rustix::net::getsockname(socket)
+                .ok()
+                .and_then(AccountAddress::from_any);
             let peer = rustix::net::getpeername(socket).ok().flatten();
             self.local = local.unwrap_or(self.local);
-            self.peer = peer.and_then(Address::of).unwrap_or(self.peer);
+            self.peer = peer.and_then(AccountAddress::from_any).unwrap_or(self.peer);
         }
     }
 }

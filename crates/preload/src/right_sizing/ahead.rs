@@ -11,11 +11,11 @@
 
 use std::os::fd::BorrowedFd;
 
-use drs::{Action, Host, Locks, Outcome, apply};
+use drs::{Action, ActionOutcome, BufferLocks, HostLimits, apply};
 use rustix::net::sockopt;
 
 /// A receive buffer of the program that was given back to autotuning.
-pub struct Freed {
+pub struct FreedBuffer {
     /// Size that the program had set, in bytes as the kernel accounts it.
     pub buffer: u32,
 }
@@ -23,9 +23,12 @@ pub struct Freed {
 /// Gives the receive buffer of an unconnected TCP socket back to autotuning, if the program set it
 /// below the size that autotuning allows. Returns `None` if there was nothing to do, or the kernel
 /// cannot do it.
-pub fn free_the_window(socket: BorrowedFd<'_>, host: impl FnOnce() -> Host) -> Option<Freed> {
+pub fn unlock_receive_buffer(
+    socket: BorrowedFd<'_>,
+    host: impl FnOnce() -> HostLimits,
+) -> Option<FreedBuffer> {
     super::account::tcp_inode(socket)?;
-    if !Locks::read(socket)?.receive {
+    if !BufferLocks::read(socket)?.receive {
         return None;
     }
     let host = host();
@@ -36,7 +39,8 @@ pub fn free_the_window(socket: BorrowedFd<'_>, host: impl FnOnce() -> Host) -> O
     if buffer >= host.receive_autotune {
         return None;
     }
-    matches!(apply(socket, Action::UnlockReceive), Outcome::Set(_)).then_some(Freed { buffer })
+    matches!(apply(socket, Action::UnlockReceive), ActionOutcome::Set(_))
+        .then_some(FreedBuffer { buffer })
 }
 
 #[cfg(test)]
@@ -50,18 +54,18 @@ mod tests {
     fn a_small_buffer_of_the_programs_own_is_given_back_once() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
-        let host = Host::default;
+        let host = HostLimits::default;
         assert!(
-            free_the_window(socket, host).is_none(),
+            unlock_receive_buffer(socket, host).is_none(),
             "nobody set anything"
         );
         sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
-        if Locks::read(socket).is_none() {
+        if BufferLocks::read(socket).is_none() {
             eprintln!("left out: this kernel has no SO_BUF_LOCK");
             return;
         }
-        assert_eq!(free_the_window(socket, host).unwrap().buffer, 32_768);
-        assert!(free_the_window(socket, host).is_none());
+        assert_eq!(unlock_receive_buffer(socket, host).unwrap().buffer, 32_768);
+        assert!(unlock_receive_buffer(socket, host).is_none());
     }
 
     #[test]
@@ -69,20 +73,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
         sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
-        let unscaled = Host {
+        let unscaled = HostLimits {
             scales_windows: false,
-            ..Host::default()
+            ..HostLimits::default()
         };
-        assert!(free_the_window(socket, || unscaled).is_none());
-        let low = Host {
+        assert!(unlock_receive_buffer(socket, || unscaled).is_none());
+        let low = HostLimits {
             receive_autotune: 16_384,
-            ..Host::default()
+            ..HostLimits::default()
         };
         assert!(
-            free_the_window(socket, || low).is_none(),
+            unlock_receive_buffer(socket, || low).is_none(),
             "autotuning would give less"
         );
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(free_the_window(udp.as_fd(), Host::default).is_none());
+        assert!(unlock_receive_buffer(udp.as_fd(), HostLimits::default).is_none());
     }
 }

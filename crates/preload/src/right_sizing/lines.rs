@@ -4,16 +4,16 @@ use std::fmt::Write;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use drs::{Action, Advice, Applied, Limit, Outcome, Side, TcpInfo, Verdict};
+use drs::{Action, ActionOutcome, Advice, Applied, Limit, Side, TcpInfo, Verdict};
 use quantities::ByteCount;
 
-use super::account::Account;
-use super::ahead::Freed;
+use super::account::ConnectionAccount;
+use super::ahead::FreedBuffer;
 use crate::log::{Escaped, Log, Seconds, now};
 
 impl Log {
     /// Logs a verdict that differs from the one before.
-    pub fn verdict(&self, account: &Account, side: Side, verdict: &Verdict) {
+    pub fn verdict(&self, account: &ConnectionAccount, side: Side, verdict: &Verdict) {
         self.line("verdict", |line| {
             let evidence = &verdict.evidence;
             write!(
@@ -34,23 +34,23 @@ impl Log {
     }
 
     /// Logs an action on a connection.
-    pub fn action(&self, account: &Account, applied: &Applied) {
+    pub fn action(&self, account: &ConnectionAccount, applied: &Applied) {
         self.line("action", |line| {
-            let what = word_of(applied.action);
+            let what = action_name(applied.action);
             write!(line, r#","flow":{},"what":"{what}""#, account.number)?;
-            if let Some(asked) = number_of(applied.action) {
+            if let Some(asked) = action_value(applied.action) {
                 write!(line, r#","asked":{asked}"#)?;
             }
             match applied.outcome {
-                Outcome::Set(made) => write!(line, r#","made":{made}"#)?,
-                Outcome::Refused(number) => write!(line, r#","refused":{number}"#)?,
+                ActionOutcome::Set(made) => write!(line, r#","made":{made}"#)?,
+                ActionOutcome::Refused(number) => write!(line, r#","refused":{number}"#)?,
             }
             write!(line, r#","cause":"{}""#, Escaped(applied.cause))
         });
     }
 
     /// Logs an action on a socket before it was connected or listened.
-    pub fn ahead(&self, freed: &Freed) {
+    pub fn unlocked(&self, freed: &FreedBuffer) {
         self.line("action", |line| {
             write!(
                 line,
@@ -61,7 +61,7 @@ impl Log {
     }
 
     /// Logs advice that the connection did not get before.
-    pub fn advice(&self, account: &Account, advice: &Advice) {
+    pub fn advice(&self, account: &ConnectionAccount, advice: &Advice) {
         self.line("advice", |line| {
             write!(
                 line,
@@ -74,7 +74,7 @@ impl Log {
 
     /// Logs the last line of a connection: the bytes acknowledged and received until its descriptor
     /// was closed. If the socket is still there, it is sampled once more.
-    pub fn end(&self, account: &mut Account, socket: Option<BorrowedFd<'_>>) {
+    pub fn end(&self, account: &mut ConnectionAccount, socket: Option<BorrowedFd<'_>>) {
         if let Some((socket, info)) =
             socket.and_then(|socket| Some((socket, TcpInfo::read(socket).ok()?)))
         {
@@ -130,7 +130,7 @@ impl Log {
 }
 
 /// Returns the log's word for the setting of an action.
-fn word_of(action: Action) -> &'static str {
+fn action_name(action: Action) -> &'static str {
     match action {
         Action::UnlockReceive => "unlock-receive",
         Action::UnlockSend => "unlock-send",
@@ -144,7 +144,7 @@ fn word_of(action: Action) -> &'static str {
 }
 
 /// Returns the number that an action sets.
-fn number_of(action: Action) -> Option<u64> {
+fn action_value(action: Action) -> Option<u64> {
     match action {
         Action::UnlockReceive | Action::UnlockSend | Action::CongestionControl(_) => None,
         Action::ReceiveBuffer(bytes)
@@ -174,16 +174,16 @@ mod tests {
 
     #[test]
     fn every_line_is_json() {
-        let mut account = Account {
+        let mut account = ConnectionAccount {
             number: 3,
-            ..Account::default()
+            ..ConnectionAccount::default()
         };
         account.count(1, Limit::ReceiveWindow);
         account.count(1, Limit::ReceiveWindow);
         account.count(0, Limit::Path);
         let lines = lines(|log| {
             log.end(&mut account, None);
-            log.ahead(&Freed { buffer: 4096 });
+            log.unlocked(&FreedBuffer { buffer: 4096 });
         });
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["verdicts"]["receiving receive-window"], 2);

@@ -11,21 +11,21 @@ use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use drs::{Host, Mode};
+use drs::{HostLimits, Mode};
 
-pub use account::Account;
+pub use account::ConnectionAccount;
 
 use crate::log::{Log, now};
 use crate::process::{Process, borrow};
-use crate::table::Table;
+use crate::table::DescriptorTable;
 
 /// State of this mode.
 pub struct RightSizing {
     /// Mode of the flows.
     pub mode: Mode,
     /// Connections of the process.
-    pub table: Table<Account>,
-    host: HostLimits,
+    pub table: DescriptorTable<ConnectionAccount>,
+    host: CachedHostLimits,
     numbers: AtomicU64,
 }
 
@@ -34,14 +34,14 @@ impl RightSizing {
     pub fn new(mode: Mode) -> Self {
         Self {
             mode,
-            table: Table::new(),
-            host: HostLimits::new(),
+            table: DescriptorTable::new(),
+            host: CachedHostLimits::new(),
             numbers: AtomicU64::new(1),
         }
     }
 
     /// Returns the limits of this host.
-    pub fn host(&self) -> Host {
+    pub fn host(&self) -> HostLimits {
         self.host.get()
     }
 
@@ -61,9 +61,9 @@ impl RightSizing {
             return;
         }
         if let Some(socket) = borrow(descriptor)
-            && let Some(done) = ahead::free_the_window(socket, || self.host())
+            && let Some(done) = ahead::unlock_receive_buffer(socket, || self.host())
         {
-            log.ahead(&done);
+            log.unlocked(&done);
         }
     }
 
@@ -76,7 +76,7 @@ impl RightSizing {
             if self
                 .table
                 .hold(key)
-                .is_some_and(|mut held| held.kept().inode == inode)
+                .is_some_and(|mut held| held.value().inode == inode)
             {
                 return false;
             }
@@ -84,11 +84,11 @@ impl RightSizing {
             self.table
                 .close(descriptor, |_, account| log.end(account, None));
         }
-        let account = Account {
+        let account = ConnectionAccount {
             inode,
             number: self.numbers.fetch_add(1, Ordering::Relaxed),
             since_us: u64::try_from(now().as_micros()).unwrap_or(u64::MAX),
-            ..Account::default()
+            ..ConnectionAccount::default()
         };
         self.table.open(descriptor, account).is_some()
     }
@@ -97,7 +97,7 @@ impl RightSizing {
     pub fn closing(&self, descriptor: RawFd, log: &Log) {
         if self.table.find(descriptor).is_some() {
             self.table.close(descriptor, |descriptor, account| {
-                end(log, descriptor, account)
+                log_end(log, descriptor, account)
             });
         }
     }
@@ -112,7 +112,7 @@ impl RightSizing {
         if self
             .table
             .hold(key)
-            .is_some_and(|mut held| Some(held.kept().inode) == inode)
+            .is_some_and(|mut held| Some(held.value().inode) == inode)
         {
             self.table.alias(old, new);
         }
@@ -121,18 +121,19 @@ impl RightSizing {
     /// Notes that the process is about to end.
     pub fn ending(&self, log: &Log) {
         for slot in 0..self.table.used() {
-            let Some(mut held) = self.table.at(slot).and_then(|key| self.table.hold(key)) else {
+            let Some(mut held) = self.table.key_at(slot).and_then(|key| self.table.hold(key))
+            else {
                 continue;
             };
             let descriptor = held.descriptor().unwrap_or(-1);
-            end(log, descriptor, held.kept());
+            log_end(log, descriptor, held.value());
             held.free();
         }
     }
 }
 
 /// Logs the last line of a connection.
-fn end(log: &Log, descriptor: RawFd, account: &mut Account) {
+fn log_end(log: &Log, descriptor: RawFd, account: &mut ConnectionAccount) {
     let socket =
         borrow(descriptor).filter(|socket| account::tcp_inode(*socket) == Some(account.inode));
     log.end(account, socket);
@@ -141,23 +142,23 @@ fn end(log: &Log, descriptor: RawFd, account: &mut Account) {
 /// Limits of the host, read when first needed, because most processes open no connection. No thread
 /// waits for another one that reads them. The first reader stores its result for all; a thread that
 /// comes meanwhile reads them for itself.
-struct HostLimits {
+struct CachedHostLimits {
     state: AtomicU32,
-    limits: UnsafeCell<MaybeUninit<Host>>,
+    limits: UnsafeCell<MaybeUninit<HostLimits>>,
 }
 
 /// State before the limits were stored.
 const UNREAD: u32 = 0;
 /// State while a thread stores the limits. In the child of a fork that thread may be missing; the
 /// child then reads them each time.
-const WRITTEN: u32 = 1;
+const STORING: u32 = 1;
 /// State with stored limits.
-const READ: u32 = 2;
+const STORED: u32 = 2;
 
 // SAFETY: written once, by the thread that moved `state` to WRITTEN, and read only once it is READ.
-unsafe impl Sync for HostLimits {}
+unsafe impl Sync for CachedHostLimits {}
 
-impl HostLimits {
+impl CachedHostLimits {
     const fn new() -> Self {
         Self {
             state: AtomicU32::new(UNREAD),
@@ -165,20 +166,20 @@ impl HostLimits {
         }
     }
 
-    fn get(&self) -> Host {
-        if self.state.load(Ordering::Acquire) == READ {
+    fn get(&self) -> HostLimits {
+        if self.state.load(Ordering::Acquire) == STORED {
             // SAFETY: written before `state` was set to READ, and never again.
             return unsafe { (*self.limits.get()).assume_init() };
         }
-        let host = Host::read();
+        let host = HostLimits::read();
         let first =
             self.state
-                .compare_exchange(UNREAD, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
+                .compare_exchange(UNREAD, STORING, Ordering::Acquire, Ordering::Relaxed);
         if first.is_ok() {
             // SAFETY: this thread moved `state` from UNREAD, which happens once; nobody reads
             // before it is READ.
             unsafe { (*self.limits.get()).write(host) };
-            self.state.store(READ, Ordering::Release);
+            self.state.store(STORED, Ordering::Release);
         }
         host
     }
@@ -190,12 +191,12 @@ mod tests {
 
     #[test]
     fn the_hosts_limits_are_had_while_another_writes_them_down() {
-        let limits = HostLimits::new();
-        limits.state.store(WRITTEN, Ordering::SeqCst);
-        assert_eq!(limits.get(), Host::read());
+        let limits = CachedHostLimits::new();
+        limits.state.store(STORING, Ordering::SeqCst);
+        assert_eq!(limits.get(), HostLimits::read());
         limits.state.store(UNREAD, Ordering::SeqCst);
-        assert_eq!(limits.get(), Host::read());
-        assert_eq!(limits.state.load(Ordering::SeqCst), READ);
-        assert_eq!(limits.get(), Host::read());
+        assert_eq!(limits.get(), HostLimits::read());
+        assert_eq!(limits.state.load(Ordering::SeqCst), STORED);
+        assert_eq!(limits.get(), HostLimits::read());
     }
 }

@@ -8,15 +8,15 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use drs::{Advice, Flow, Limit, Outcome, Side, TcpInfo, TcpState};
+use drs::{ActionOutcome, Advice, Flow, Limit, Side, TcpInfo, TcpState};
 use rustix::time::Timespec;
 
 use super::RightSizing;
-use super::account::{self, Account};
+use super::account::{self, ConnectionAccount};
 use crate::helper::may_be_alone;
 use crate::log::now;
 use crate::process::Process;
-use crate::table::{Held, Key};
+use crate::table::{SlotGuard, SlotKey};
 
 /// Pause between two rounds while data moves.
 const BUSY_INTERVAL: Duration = drs::SAMPLE_PERIOD;
@@ -25,21 +25,21 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 /// Rounds without data before the longer pause begins.
 const MAX_IDLE_ROUNDS: u32 = 50;
 /// Time for which the watcher stays without any connection.
-const LINGER: Duration = Duration::from_secs(1);
+const LINGER_TIME: Duration = Duration::from_secs(1);
 /// Minimum pause, as a multiple of the round's duration.
-const SHARE: u32 = 20;
+const MIN_PAUSE_RATIO: u32 = 20;
 /// State of the watcher.
 pub struct Watcher {
     right_sizing: &'static RightSizing,
     process: &'static Process,
     /// Connections by slot.
-    flows: HashMap<usize, Watched>,
+    flows: HashMap<usize, WatchedConnection>,
     calm: u32,
 }
 
 /// State of a connection between two samples.
-struct Watched {
-    key: Key,
+struct WatchedConnection {
+    key: SlotKey,
     /// Bytes (sent and acknowledged, received) at the last sample.
     moved: [u64; 2],
     /// Side that moved data last; `None` if no data moved yet.
@@ -63,8 +63,8 @@ impl Watcher {
             let news = helper.news();
             if table.live() == 0 {
                 self.flows.clear();
-                helper.wait(news, LINGER);
-                if table.live() == 0 && helper.leave(self.process) {
+                helper.wait(news, LINGER_TIME);
+                if table.live() == 0 && helper.try_leave(self.process) {
                     return;
                 }
                 self.calm = 0;
@@ -75,13 +75,13 @@ impl Watcher {
                 return;
             }
             let began = now();
-            let moved = self.round();
+            let moved = self.sample_all();
             self.calm = if moved {
                 0
             } else {
                 self.calm.saturating_add(1)
             };
-            let share = now().saturating_sub(began) * SHARE;
+            let share = now().saturating_sub(began) * MIN_PAUSE_RATIO;
             if self.calm < MAX_IDLE_ROUNDS {
                 if let Ok(pause) = Timespec::try_from(BUSY_INTERVAL.max(share)) {
                     let _ = rustix::thread::nanosleep(&pause);
@@ -94,11 +94,11 @@ impl Watcher {
     }
 
     /// Samples every connection once. Returns true if any moved data.
-    fn round(&mut self) -> bool {
+    fn sample_all(&mut self) -> bool {
         let mut moved = false;
         let table = &self.right_sizing.table;
         for index in 0..table.used() {
-            match table.at(index).and_then(|key| table.hold(key)) {
+            match table.key_at(index).and_then(|key| table.hold(key)) {
                 Some(held) => moved |= self.look(index, held),
                 None => {
                     self.flows.remove(&index);
@@ -110,7 +110,7 @@ impl Watcher {
 }
 
 /// Returns true if both pieces of advice ask for the same, whatever the numbers in their causes.
-fn same(one: Advice, other: Advice) -> bool {
+fn is_same_advice(one: Advice, other: Advice) -> bool {
     match (one, other) {
         (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => {
             one == other
@@ -131,19 +131,19 @@ impl Watcher {
     }
 
     /// Samples a connection. Returns true if it moved data since the last sample.
-    fn look(&mut self, index: usize, mut held: Held<'_, Account>) -> bool {
+    fn look(&mut self, index: usize, mut held: SlotGuard<'_, ConnectionAccount>) -> bool {
         let Some(descriptor) = held.descriptor() else {
             // Every descriptor was closed in a way that the hooks do not see.
-            self.process.log.end(held.kept(), None);
+            self.process.log.end(held.value(), None);
             held.free();
             return false;
         };
         // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays. If
         // it was closed in another way, the kernel reports it, or its identity differs.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        if account::tcp_inode(socket) != Some(held.kept().inode) {
-            if !held.lost(descriptor) {
-                self.process.log.end(held.kept(), None);
+        if account::tcp_inode(socket) != Some(held.value().inode) {
+            if !held.remove_descriptor(descriptor) {
+                self.process.log.end(held.value(), None);
                 held.free();
             }
             return false;
@@ -167,7 +167,7 @@ impl Watcher {
                     Flow::with_host(self.right_sizing.mode, side, self.right_sizing.host())
                         .keeping_congestion_control()
                 };
-                let watched = Watched {
+                let watched = WatchedConnection {
                     key,
                     moved: [0; 2],
                     side: None,
@@ -183,16 +183,16 @@ impl Watcher {
             }
         };
         // Once the program has begun to close it, its number may be another socket's.
-        held.is_behind(descriptor) && watched.look(socket, &info, held.kept(), self.process)
+        held.is_behind(descriptor) && watched.look(socket, &info, held.value(), self.process)
     }
 }
 
-impl Watched {
+impl WatchedConnection {
     fn look(
         &mut self,
         socket: BorrowedFd<'_>,
         info: &TcpInfo,
-        account: &mut Account,
+        account: &mut ConnectionAccount,
         process: &Process,
     ) -> bool {
         account.looks = account.looks.saturating_add(1);
@@ -230,13 +230,15 @@ impl Watched {
         }
         for applied in step.actions {
             match applied.outcome {
-                Outcome::Set(_) => account.actions = account.actions.saturating_add(1),
-                Outcome::Refused(_) => account.refused = account.refused.saturating_add(1),
+                ActionOutcome::Set(_) => account.actions = account.actions.saturating_add(1),
+                ActionOutcome::Refused(_) => account.refused = account.refused.saturating_add(1),
             }
             process.log.action(account, applied);
         }
         if let Some(advice) = step.advice
-            && !self.advised.is_some_and(|before| same(before, advice))
+            && !self
+                .advised
+                .is_some_and(|before| is_same_advice(before, advice))
         {
             self.advised = Some(advice);
             process.log.advice(account, &advice);

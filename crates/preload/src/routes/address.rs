@@ -13,23 +13,23 @@ const V6_BYTES: usize = 24;
 
 /// An address of its socket's family, as the program passed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Destination {
+pub struct SocketDestination {
     bytes: [u8; MAX_ADDRESS_BYTES],
     length: u8,
 }
 
 /// Argument of `connect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum ConnectArgument {
     /// Request to disconnect (`AF_UNSPEC`).
     Nothing,
     /// Request to connect.
-    To(Destination),
+    To(SocketDestination),
     /// Any other request, which is left to the kernel.
     Other,
 }
 
-impl Given {
+impl ConnectArgument {
     /// Reads the program's argument.
     ///
     /// # Safety
@@ -48,14 +48,18 @@ impl Given {
         let [low, high, ..] = bytes;
         match i32::from(u16::from_ne_bytes([low, high])) {
             libc::AF_UNSPEC => Self::Nothing,
-            libc::AF_INET if length >= V4_BYTES => Self::To(Destination { bytes, length: 16 }),
-            libc::AF_INET6 if length >= V6_BYTES => Self::To(Destination { bytes, length: 28 }),
+            libc::AF_INET if length >= V4_BYTES => {
+                Self::To(SocketDestination { bytes, length: 16 })
+            }
+            libc::AF_INET6 if length >= V6_BYTES => {
+                Self::To(SocketDestination { bytes, length: 28 })
+            }
             _ => Self::Other,
         }
     }
 }
 
-impl Destination {
+impl SocketDestination {
     /// Returns the address for a socket of IPv6 or IPv4. For IPv6, an IPv4 address is mapped.
     pub fn new(address: SocketAddr, v6: bool) -> Self {
         let mut bytes = [0; MAX_ADDRESS_BYTES];
@@ -148,7 +152,7 @@ mod tests {
         #[test]
         fn any_address_is_written_as_given(address: SocketAddr, v6: bool, room in 0_u32..40) {
             let v6 = v6 || address.is_ipv6();
-            let made = Destination::new(SocketAddr::new(address.ip(), address.port()), v6);
+            let made = SocketDestination::new(SocketAddr::new(address.ip(), address.port()), v6);
             prop_assert_eq!(made.ip(), address.ip().to_canonical());
             prop_assert_eq!((made.port(), made.is_v6()), (address.port(), v6));
             let (mut bytes, mut length) = ([0xff_u8; 40], room);
@@ -159,8 +163,8 @@ mod tests {
             prop_assert!(bytes[written..].iter().all(|byte| *byte == 0xff), "cut");
             if written == length as usize {
                 // SAFETY: the bytes were written.
-                let given = unsafe { Given::read(bytes.as_ptr().cast(), length) };
-                prop_assert_eq!(given, Given::To(made));
+                let given = unsafe { ConnectArgument::read(bytes.as_ptr().cast(), length) };
+                prop_assert_eq!(given, ConnectArgument::To(made));
             }
         }
     }
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn local_destinations_have_no_route() {
         let may = |text: &str| {
-            Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route()
+            SocketDestination::new(text.parse().unwrap(), text.contains('[')).may_have_route()
         };
         for near in [
             "127.0.0.1:80",

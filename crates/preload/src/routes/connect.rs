@@ -11,19 +11,19 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use libc::{sockaddr, socklen_t};
-use longhaul_ramp::Request;
+use longhaul_ramp::RampRequest;
 
-use super::address::{Destination, Given};
-use super::ramp::{self, Way};
+use super::address::{ConnectArgument, SocketDestination};
+use super::ramp::{self, RampAnswer};
 use super::socket::{self, SendBuffer};
-use super::{Routed, Routes, Stage};
+use super::{RouteStage, RoutedSocket, Routes};
 use crate::context::{errno, set_errno};
 use crate::filter;
-use crate::process::{aside, borrow, process};
+use crate::process::{borrow, process, run_unnoticed};
 use crate::real;
 
 /// Next step of `connect`.
-enum Step {
+enum ConnectStep {
     /// Call the C library.
     Direct,
     /// Return 0.
@@ -47,10 +47,11 @@ pub unsafe fn connect(
     address: *const sockaddr,
     length: socklen_t,
 ) -> Option<c_int> {
-    let may_have_route = |given: &Given| matches!(given, Given::To(to) if to.may_have_route());
+    let may_have_route =
+        |given: &ConnectArgument| matches!(given, ConnectArgument::To(to) if to.may_have_route());
     if filter::refuses_connections() {
         // SAFETY: the caller's promise.
-        let refused = may_have_route(&unsafe { Given::read(address, length) });
+        let refused = may_have_route(&unsafe { ConnectArgument::read(address, length) });
         return refused.then(|| {
             set_errno(libc::ENETUNREACH);
             -1
@@ -58,7 +59,7 @@ pub unsafe fn connect(
     }
     let routes = process()?.routes.as_ref()?;
     // SAFETY: the caller's promise.
-    let given = unsafe { Given::read(address, length) };
+    let given = unsafe { ConnectArgument::read(address, length) };
     let may_have_route = may_have_route(&given);
     if !may_have_route && !routes.knows(descriptor) {
         return None;
@@ -66,31 +67,31 @@ pub unsafe fn connect(
     // As at the entry of the C library's function. Nothing is on the stack that needs cleanup.
     // SAFETY: has no conditions.
     unsafe { pthread_testcancel() };
-    let mut step = match aside(|_| routes.connect(descriptor, given)) {
+    let mut step = match run_unnoticed(|_| routes.connect(descriptor, given)) {
         Some(step) => step,
         // The on-ramp cannot be asked here: on a stack without space, or in a child that borrows
         // its parent's memory.
         None if may_have_route && routes.is_closed() && is_tcp(descriptor) => {
-            Step::Fails(libc::ENETUNREACH)
+            ConnectStep::Fails(libc::ENETUNREACH)
         }
-        None => Step::Direct,
+        None => ConnectStep::Direct,
     };
     loop {
         match step {
-            Step::Direct => return None,
-            Step::Connected => return Some(0),
-            Step::Fails(number) => {
+            ConnectStep::Direct => return None,
+            ConnectStep::Connected => return Some(0),
+            ConnectStep::Fails(number) => {
                 set_errno(number);
                 return Some(-1);
             }
-            Step::Wait(control) => {
+            ConnectStep::Wait(control) => {
                 let mut byte = 0_u8;
                 // SAFETY: one byte of this function. If the thread is cancelled here, the attempt
                 // continues, as it does in the kernel.
                 let got = unsafe { real::recv(control, (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
                 let error = if got < 0 { errno() } else { 0 };
-                step =
-                    aside(|_| routes.waited(descriptor, error)).unwrap_or(Step::Fails(libc::EINTR));
+                step = run_unnoticed(|_| routes.finish_wait(descriptor, error))
+                    .unwrap_or(ConnectStep::Fails(libc::EINTR));
             }
         }
     }
@@ -100,7 +101,7 @@ pub unsafe fn connect(
 pub fn connected(descriptor: RawFd) {
     let routes = process().and_then(|process| process.routes.as_ref());
     if let Some(routes) = routes.filter(|routes| routes.knows(descriptor)) {
-        aside(|_| routes.measure(descriptor));
+        run_unnoticed(|_| routes.measure(descriptor));
     }
 }
 
@@ -110,27 +111,27 @@ fn is_tcp(descriptor: RawFd) -> bool {
 
 impl Routes {
     /// Handles the program's request to connect.
-    fn connect(&self, descriptor: RawFd, given: Given) -> Step {
+    fn connect(&self, descriptor: RawFd, given: ConnectArgument) -> ConnectStep {
         let Some(socket) = borrow(descriptor) else {
-            return Step::Direct;
+            return ConnectStep::Direct;
         };
         let Some(inode) = socket::tcp_inode(socket) else {
-            return Step::Direct;
+            return ConnectStep::Direct;
         };
         if let Some(step) = self.connect_again(descriptor, socket, given) {
             return step;
         }
-        let Given::To(destination) = given else {
-            return Step::Direct;
+        let ConnectArgument::To(destination) = given else {
+            return ConnectStep::Direct;
         };
         if !destination.may_have_route() || !socket::is_unused(socket) {
-            return Step::Direct;
+            return ConnectStep::Direct;
         }
         let waits = !socket::is_nonblocking(socket);
         match self.start(descriptor, inode, destination, !waits) {
-            Step::Wait(control) if !waits => {
+            ConnectStep::Wait(control) if !waits => {
                 let _ = control;
-                Step::Fails(libc::EINPROGRESS)
+                ConnectStep::Fails(libc::EINPROGRESS)
             }
             step => step,
         }
@@ -141,74 +142,74 @@ impl Routes {
         &self,
         descriptor: RawFd,
         socket: BorrowedFd<'_>,
-        given: Given,
-    ) -> Option<Step> {
-        let mut held = self.held(descriptor)?;
-        match (held.kept().stage, given) {
-            (Stage::Elsewhere | Stage::Unmeasured, _) | (_, Given::Nothing) => {
+        given: ConnectArgument,
+    ) -> Option<ConnectStep> {
+        let mut held = self.state_of(descriptor)?;
+        match (held.value().stage, given) {
+            (RouteStage::Elsewhere | RouteStage::Unmeasured, _) | (_, ConnectArgument::Nothing) => {
                 // Its further state is not known.
                 self.forget(held, descriptor);
                 None
             }
             // It is connected, as the kernel will say.
-            (Stage::Connected, _) => Some(Step::Direct),
-            (Stage::Connecting, _) => Some(match self.look(&mut held) {
-                ramp::Result::Stands => {
+            (RouteStage::Connected, _) => Some(ConnectStep::Direct),
+            (RouteStage::Connecting, _) => Some(match self.poll_route(&mut held) {
+                ramp::AttemptProgress::Stands => {
                     socket::settle(socket);
-                    Step::Connected
+                    ConnectStep::Connected
                 }
-                ramp::Result::Pending if socket::is_nonblocking(socket) => {
-                    Step::Fails(libc::EALREADY)
+                ramp::AttemptProgress::Pending if socket::is_nonblocking(socket) => {
+                    ConnectStep::Fails(libc::EALREADY)
                 }
-                ramp::Result::Pending => Step::Wait(held.kept().control),
-                ramp::Result::Failed(number) => {
+                ramp::AttemptProgress::Pending => ConnectStep::Wait(held.value().control),
+                ramp::AttemptProgress::Failed(number) => {
                     self.give_up(held, descriptor);
-                    Step::Fails(number)
+                    ConnectStep::Fails(number)
                 }
-                ramp::Result::Gone => {
+                ramp::AttemptProgress::Gone => {
                     self.give_up(held, descriptor);
-                    self.without_ramp()
+                    self.step_without_ramp()
                 }
             }),
         }
     }
 
     /// Handles the end of a thread's wait for the result: the result, or an error.
-    fn waited(&self, descriptor: RawFd, error: c_int) -> Step {
+    fn finish_wait(&self, descriptor: RawFd, error: c_int) -> ConnectStep {
         // Another thread closed it meanwhile.
-        let Some(mut held) = self.held(descriptor) else {
-            return Step::Fails(libc::EBADF);
+        let Some(mut held) = self.state_of(descriptor) else {
+            return ConnectStep::Fails(libc::EBADF);
         };
-        if held.kept().stage == Stage::Connected {
-            return Step::Connected;
+        if held.value().stage == RouteStage::Connected {
+            return ConnectStep::Connected;
         }
-        match self.look(&mut held) {
-            ramp::Result::Stands => Step::Connected,
-            ramp::Result::Failed(number) => {
+        match self.poll_route(&mut held) {
+            ramp::AttemptProgress::Stands => ConnectStep::Connected,
+            ramp::AttemptProgress::Failed(number) => {
                 self.give_up(held, descriptor);
-                Step::Fails(number)
+                ConnectStep::Fails(number)
             }
-            ramp::Result::Gone => {
+            ramp::AttemptProgress::Gone => {
                 self.give_up(held, descriptor);
-                self.without_ramp()
+                self.step_without_ramp()
             }
-            ramp::Result::Pending => {
-                let Routed {
+            ramp::AttemptProgress::Pending => {
+                let RoutedSocket {
                     inode, destination, ..
-                } = *held.kept();
-                let is_filled = held.kept().is_filled;
+                } = *held.value();
+                let is_filled = held.value().is_filled;
                 let reported = if error == libc::EINTR {
                     libc::EINTR
                 } else {
                     libc::EINPROGRESS
                 };
                 if is_filled {
-                    return Step::Fails(reported);
+                    return ConnectStep::Fails(reported);
                 }
                 // From now on `poll` reports the result.
                 self.give_up(held, descriptor);
                 match self.start(descriptor, inode, destination, true) {
-                    Step::Wait(_) | Step::Direct => Step::Fails(reported),
+                    ConnectStep::Wait(_) | ConnectStep::Direct => ConnectStep::Fails(reported),
                     step => step,
                 }
             }
@@ -220,47 +221,47 @@ impl Routes {
         &self,
         descriptor: RawFd,
         inode: u64,
-        destination: Destination,
+        destination: SocketDestination,
         is_filled: bool,
-    ) -> Step {
+    ) -> ConnectStep {
         let Some(socket) = borrow(descriptor) else {
-            return Step::Direct;
+            return ConnectStep::Direct;
         };
-        match self.ask(&destination) {
-            None => self.without_ramp(),
-            Some(Way::Direct { measure }) => {
+        match self.ask_route(&destination) {
+            None => self.step_without_ramp(),
+            Some(RampAnswer::Direct { measure }) => {
                 if measure {
                     self.table.open(
                         descriptor,
-                        Routed::not_ours(inode, destination, Stage::Unmeasured),
+                        RoutedSocket::without_route(inode, destination, RouteStage::Unmeasured),
                     );
                 }
-                Step::Direct
+                ConnectStep::Direct
             }
-            Some(Way::Refused(number)) => Step::Fails(number),
-            Some(Way::Via(listener, ticket, control)) => {
+            Some(RampAnswer::Refused(number)) => ConnectStep::Fails(number),
+            Some(RampAnswer::Via(listener, ticket, control)) => {
                 let buffer = if is_filled {
                     SendBuffer::shrink(socket)
                 } else {
                     SendBuffer::untouched()
                 };
-                let mut routed = Routed {
+                let mut routed = RoutedSocket {
                     inode,
                     destination,
-                    stage: Stage::Connecting,
+                    stage: RouteStage::Connecting,
                     control: -1,
                     is_filled,
                     buffer,
                 };
                 let begun = socket::join(socket, listener)
                     .and_then(|()| self.begin(socket, ticket, control.as_fd(), is_filled));
-                if begun.is_none() || !self.note(descriptor, routed, control) {
+                if begun.is_none() || !self.record(descriptor, routed, control) {
                     socket::disconnect(socket);
                     routed.buffer.restore(socket);
-                    return self.without_ramp();
+                    return self.step_without_ramp();
                 }
                 self.control(descriptor)
-                    .map_or(Step::Fails(libc::EBADF), Step::Wait)
+                    .map_or(ConnectStep::Fails(libc::EBADF), ConnectStep::Wait)
             }
         }
     }
@@ -275,9 +276,9 @@ impl Routes {
         let local = socket::local(socket)?;
         let fill = if is_filled { socket::fill(socket) } else { 0 };
         ramp::set_result_timeout(control, socket::connect_timeout(socket));
-        ramp::say(
+        ramp::send_request(
             control,
-            &Request::Begin {
+            &RampRequest::Begin {
                 ticket,
                 local,
                 fill,
@@ -286,9 +287,9 @@ impl Routes {
     }
 
     /// Records an attempt. Returns false if there is no space for it.
-    fn note(&self, descriptor: RawFd, routed: Routed, control: OwnedFd) -> bool {
+    fn record(&self, descriptor: RawFd, routed: RoutedSocket, control: OwnedFd) -> bool {
         let control = ramp::keep(control);
-        let routed = Routed { control, ..routed };
+        let routed = RoutedSocket { control, ..routed };
         match self.table.open(descriptor, routed) {
             Some(key) => {
                 self.own.note(control, key);
@@ -304,15 +305,15 @@ impl Routes {
 
     fn control(&self, descriptor: RawFd) -> Option<RawFd> {
         let key = self.table.find(descriptor)?;
-        Some(self.table.hold(key)?.kept().control)
+        Some(self.table.hold(key)?.value().control)
     }
 
     /// Returns the step without an answer of the on-ramp.
-    fn without_ramp(&self) -> Step {
+    fn step_without_ramp(&self) -> ConnectStep {
         if self.is_closed() {
-            Step::Fails(libc::ENETUNREACH)
+            ConnectStep::Fails(libc::ENETUNREACH)
         } else {
-            Step::Direct
+            ConnectStep::Direct
         }
     }
 }

@@ -12,40 +12,40 @@ use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::ramp::drop_kept;
-use super::remembered::Remembered;
-use crate::claim::Claim;
+use super::remembered::AnswerCache;
+use crate::claim::ThreadClaim;
 use crate::process::borrow;
 
 /// State of a line that no thread uses.
 const FREE: u64 = 0;
 
 /// The connection, if there is one.
-pub struct Line {
-    state: Claim,
+pub struct RampLine {
+    state: ThreadClaim,
     descriptor: AtomicI32,
     /// Identity of the socket: a program may close descriptors that it does not know, and get their
     /// numbers for its own.
     device: AtomicU64,
     inode: AtomicU64,
     /// Answers that came over this connection; they are valid as long as it is.
-    remembered: UnsafeCell<Remembered>,
+    remembered: UnsafeCell<AnswerCache>,
 }
 
 // SAFETY: only the holder of `state` touches `remembered`.
-unsafe impl Sync for Line {}
+unsafe impl Sync for RampLine {}
 
 /// The line, held by this thread. Dropping it releases the line.
-pub struct HeldLine<'a>(&'a Line);
+pub struct LineGuard<'a>(&'a RampLine);
 
-impl Line {
+impl RampLine {
     /// Returns a line without connection.
     pub fn new() -> Self {
         Self {
-            state: Claim::new(FREE),
+            state: ThreadClaim::new(FREE),
             descriptor: AtomicI32::new(-1),
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),
-            remembered: UnsafeCell::new(Remembered::new()),
+            remembered: UnsafeCell::new(AnswerCache::new()),
         }
     }
 
@@ -55,17 +55,17 @@ impl Line {
     }
 
     /// Returns true if the descriptor is still the line.
-    pub fn stands(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.socket().is_some()
     }
 
     /// Takes hold of the line, unless it is in use.
-    pub fn hold(&self) -> Option<HeldLine<'_>> {
-        self.state.take(FREE).then(|| HeldLine(self))
+    pub fn hold(&self) -> Option<LineGuard<'_>> {
+        self.state.take(FREE).then(|| LineGuard(self))
     }
 
     /// Moves the line to another descriptor if the program wants this number.
-    pub fn make_way(&self, wanted: RawFd) {
+    pub fn vacate(&self, wanted: RawFd) {
         if wanted < 0 || self.descriptor() != wanted {
             return;
         }
@@ -75,21 +75,21 @@ impl Line {
         let moved = moved.map_or(-1, IntoRawFd::into_raw_fd);
         self.descriptor.store(moved, Ordering::Release);
         // A thread that began to ask before may be about to use the old number.
-        if self.state.take_soon(FREE) {
-            self.state.put(FREE);
+        if self.state.take_with_timeout(FREE) {
+            self.state.release(FREE);
         }
     }
 
     /// Closes the inherited line of the parent in the child of a fork.
     pub fn after_fork(&self) {
-        let stands = self.stands();
+        let stands = self.is_valid();
         let inherited = self.descriptor.swap(-1, Ordering::AcqRel);
         if stands {
             // SAFETY: it was the line's, and is removed from there.
             unsafe { drop_kept(inherited) };
         }
         if self.state.is_orphan() {
-            self.state.put(FREE);
+            self.state.release(FREE);
         }
         // If this thread itself holds the line, it finds no connection, and clears its answers.
         if let Some(mut held) = self.hold() {
@@ -108,7 +108,7 @@ impl Line {
     }
 }
 
-impl HeldLine<'_> {
+impl LineGuard<'_> {
     /// Returns the connection, if there is one. Call it before each use, because the connection may
     /// have moved to another descriptor.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
@@ -116,7 +116,7 @@ impl HeldLine<'_> {
     }
 
     /// Returns the on-ramp's answers over this line. Without a connection none of them is valid.
-    pub fn remembered(&mut self) -> &mut Remembered {
+    pub fn remembered(&mut self) -> &mut AnswerCache {
         // SAFETY: this thread holds the line, through this value alone.
         unsafe { &mut *self.0.remembered.get() }
     }
@@ -136,16 +136,16 @@ impl HeldLine<'_> {
     /// Takes the connection out of the line.
     pub fn take(&mut self) -> Option<OwnedFd> {
         self.remembered().forget();
-        let stands = self.0.stands();
+        let stands = self.0.is_valid();
         let descriptor = self.0.descriptor.swap(-1, Ordering::AcqRel);
         // SAFETY: the line's own socket, which it no longer refers to.
         (stands && descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 }
 
-impl Drop for HeldLine<'_> {
+impl Drop for LineGuard<'_> {
     fn drop(&mut self) {
-        self.0.state.put(FREE);
+        self.0.state.release(FREE);
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn one_asks_at_a_time_and_nobody_waits() {
-        let line = Line::new();
+        let line = RampLine::new();
         let mut held = line.hold().unwrap();
         for _ in 0..2 {
             assert!(
@@ -172,13 +172,13 @@ mod tests {
         assert!(held.socket().is_none() && held.take().is_none());
         held.keep(socket());
         drop(held);
-        assert!(line.stands() && line.hold().unwrap().take().is_some());
-        assert!(!line.stands() && line.descriptor() == -1);
+        assert!(line.is_valid() && line.hold().unwrap().take().is_some());
+        assert!(!line.is_valid() && line.descriptor() == -1);
     }
 
     #[test]
     fn a_number_that_stands_for_something_else_is_left_alone() {
-        let line = Line::new();
+        let line = RampLine::new();
         let (kept, other) = (socket(), socket());
         let number = kept.as_raw_fd();
         let mut held = line.hold().unwrap();
@@ -186,20 +186,20 @@ mod tests {
         // SAFETY: the test's own descriptor.
         let mut replaced = unsafe { OwnedFd::from_raw_fd(number) };
         rustix::io::dup2(&other, &mut replaced).unwrap();
-        assert!(!line.stands() && held.take().is_none());
+        assert!(!line.is_valid() && held.take().is_none());
     }
 
     #[test]
     fn line_moves_when_its_number_is_wanted() {
-        let line = Line::new();
+        let line = RampLine::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());
         drop(held);
         let before = line.descriptor();
-        line.make_way(before + 1);
+        line.vacate(before + 1);
         assert_eq!(line.descriptor(), before);
-        line.make_way(before);
-        assert!(line.stands() && line.descriptor() > before);
+        line.vacate(before);
+        assert!(line.is_valid() && line.descriptor() > before);
         // SAFETY: the descriptor that the line gave up.
         drop(unsafe { OwnedFd::from_raw_fd(before) });
         drop(line.hold().unwrap().take());
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn child_has_no_connection_on_the_line() {
-        let line = Line::new();
+        let line = RampLine::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());
         line.after_fork();

@@ -23,33 +23,33 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use longhaul_ramp::{Ask, Request, Wish};
+use longhaul_ramp::{ConnectionWish, RampRequest, RouteQuery};
 use rustix::io::Errno;
 
-pub use address::{Destination, Given};
+pub use address::{ConnectArgument, SocketDestination};
 pub use connect::{connect, connected};
 
 use crate::process::borrow;
 use crate::settings::RouteSettings;
-use crate::table::{DESCRIPTORS, Held, Kept, Key, Table};
-use names::Names;
-use ramp::Ramp;
+use crate::table::{DescriptorTable, MAX_DESCRIPTORS, SlotGuard, SlotKey, SlotValue};
+use names::NameCache;
+use ramp::RampClient;
 
 /// State of this mode.
 pub struct Routes {
-    ramp: Ramp,
+    ramp: RampClient,
     settings: RouteSettings,
-    table: Table<Routed>,
-    names: Names,
-    own: Own,
+    table: DescriptorTable<RoutedSocket>,
+    names: NameCache,
+    own: OwnDescriptors,
 }
 
 /// State of a socket.
 #[derive(Clone, Copy)]
-pub struct Routed {
+pub struct RoutedSocket {
     inode: u64,
-    destination: Destination,
-    stage: Stage,
+    destination: SocketDestination,
+    stage: RouteStage,
     /// Descriptor of the control connection until the route stands; otherwise -1.
     control: RawFd,
     /// If true, filler bytes precede those of the program.
@@ -60,7 +60,7 @@ pub struct Routed {
 /// Progress of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Stage {
+enum RouteStage {
     /// It is not connected to the on-ramp.
     Elsewhere = 0,
     /// Its route is being made.
@@ -71,10 +71,10 @@ enum Stage {
     Unmeasured = 3,
 }
 
-impl Routed {
+impl RoutedSocket {
     /// Returns the state of a socket that does not lead to the on-ramp, or that the program already
     /// uses.
-    const fn not_ours(inode: u64, destination: Destination, stage: Stage) -> Self {
+    const fn without_route(inode: u64, destination: SocketDestination, stage: RouteStage) -> Self {
         Self {
             inode,
             destination,
@@ -88,10 +88,10 @@ impl Routed {
 
 // SAFETY: numbers, and a stage, of which zero is a valid value. A stage is one byte, so a copy is
 // never torn.
-unsafe impl Kept for Routed {}
+unsafe impl SlotValue for RoutedSocket {}
 
 /// Descriptors of this mode, not of the program: for each one the key of the socket that it serves.
-struct Own {
+struct OwnDescriptors {
     keys: Box<[AtomicU64]>,
     lowest: AtomicI32,
     highest: AtomicI32,
@@ -101,13 +101,13 @@ impl Routes {
     /// Returns a state without sockets.
     pub fn new(settings: RouteSettings, socket: Option<&Path>) -> Self {
         Self {
-            ramp: Ramp::at(socket),
+            ramp: RampClient::new(socket),
             settings,
-            table: Table::new(),
-            names: Names::new(),
-            own: Own {
+            table: DescriptorTable::new(),
+            names: NameCache::new(),
+            own: OwnDescriptors {
                 // SAFETY: an atomic number of zero bytes is zero.
-                keys: unsafe { Box::new_zeroed_slice(DESCRIPTORS).assume_init() },
+                keys: unsafe { Box::new_zeroed_slice(MAX_DESCRIPTORS).assume_init() },
                 lowest: AtomicI32::new(i32::MAX),
                 highest: AtomicI32::new(-1),
             },
@@ -125,12 +125,12 @@ impl Routes {
     }
 
     /// Remembers that a name resolved to an address.
-    pub fn named(&self, name: &[u8], address: IpAddr) {
+    pub fn remember_name(&self, name: &[u8], address: IpAddr) {
         self.names.remember(name, address);
     }
 
     /// Returns the lowest descriptor from `first` to `last` that belongs to this mode.
-    pub fn own_between(&self, first: u32, last: u32) -> Option<u32> {
+    pub fn lowest_own_descriptor(&self, first: u32, last: u32) -> Option<u32> {
         let bound = |number: &AtomicI32| i64::from(number.load(Ordering::Acquire));
         let from = i64::from(first).max(bound(&self.own.lowest));
         let to = i64::from(last).min(bound(&self.own.highest));
@@ -138,29 +138,31 @@ impl Routes {
             .filter_map(|descriptor| u32::try_from(descriptor).ok())
             .find(|descriptor| RawFd::try_from(*descriptor).is_ok_and(|own| self.is_own(own)));
         let line = u32::try_from(self.ramp.line.descriptor()).ok();
-        let line = line.filter(|own| (first..=last).contains(own) && self.ramp.line.stands());
+        let line = line.filter(|own| (first..=last).contains(own) && self.ramp.line.is_valid());
         control.into_iter().chain(line).min()
     }
 
     /// Returns true if a descriptor belongs to this mode, and is still the same socket.
     pub fn is_own(&self, descriptor: RawFd) -> bool {
         if descriptor >= 0 && descriptor == self.ramp.line.descriptor() {
-            return self.ramp.line.stands();
+            return self.ramp.line.is_valid();
         }
         let key = self
             .own
             .key(descriptor)
             .and_then(|key| self.table.hold(key));
-        key.is_some_and(|mut held| held.kept().control == descriptor && socket::is_unix(descriptor))
+        key.is_some_and(|mut held| {
+            held.value().control == descriptor && socket::is_unix(descriptor)
+        })
     }
 
     /// Moves this mode's socket to another descriptor if the program wants this number.
-    pub fn make_way(&self, wanted: RawFd) {
-        self.ramp.line.make_way(wanted);
+    pub fn vacate(&self, wanted: RawFd) {
+        self.ramp.line.vacate(wanted);
         let Some(mut held) = self.own.key(wanted).and_then(|key| self.table.hold(key)) else {
             return;
         };
-        if held.kept().control != wanted {
+        if held.value().control != wanted {
             return;
         }
         let moved = borrow(wanted)
@@ -168,7 +170,7 @@ impl Routes {
         self.own.forget(wanted);
         let moved = moved.map_or(-1, ramp::keep);
         self.own.note(moved, held.key());
-        held.kept().control = moved;
+        held.value().control = moved;
     }
 
     /// Adapts the state in the child of a fork.
@@ -180,7 +182,7 @@ impl Routes {
 
     /// Called when the process exits normally.
     pub fn ending(&self) {
-        self.ramp.account();
+        self.ramp.report_remembered();
     }
 
     /// Notes that a descriptor is about to be closed.
@@ -188,7 +190,7 @@ impl Routes {
         if self.knows(descriptor) {
             self.measure(descriptor);
             self.table
-                .close(descriptor, |_, routed| self.hang_up(routed));
+                .close(descriptor, |_, routed| self.close_control(routed));
         }
     }
 
@@ -201,7 +203,7 @@ impl Routes {
         if self
             .table
             .hold(key)
-            .is_some_and(|mut held| Some(held.kept().inode) == inode)
+            .is_some_and(|mut held| Some(held.value().inode) == inode)
         {
             self.table.alias(old, new);
         }
@@ -210,18 +212,18 @@ impl Routes {
     /// Returns a socket's pending error for `getsockopt(SO_ERROR)`, or `None` if the kernel has it.
     pub fn error(&self, descriptor: RawFd) -> Option<i32> {
         self.measure(descriptor);
-        let mut held = self.held(descriptor)?;
-        if held.kept().stage != Stage::Connecting {
+        let mut held = self.state_of(descriptor)?;
+        if held.value().stage != RouteStage::Connecting {
             return None;
         }
-        match self.look(&mut held) {
-            ramp::Result::Pending => Some(0),
-            ramp::Result::Stands => None,
-            ramp::Result::Failed(errno) => {
+        match self.poll_route(&mut held) {
+            ramp::AttemptProgress::Pending => Some(0),
+            ramp::AttemptProgress::Stands => None,
+            ramp::AttemptProgress::Failed(errno) => {
                 self.give_up(held, descriptor);
                 Some(errno)
             }
-            ramp::Result::Gone => {
+            ramp::AttemptProgress::Gone => {
                 self.give_up(held, descriptor);
                 Some(libc::ENETUNREACH)
             }
@@ -230,17 +232,19 @@ impl Routes {
 
     /// Returns the destination to which the program connected a socket, or `None` if the kernel
     /// knows it.
-    pub fn peer(&self, descriptor: RawFd) -> Option<Result<Destination, Errno>> {
+    pub fn peer(&self, descriptor: RawFd) -> Option<Result<SocketDestination, Errno>> {
         let socket = borrow(descriptor)?;
-        if let Some(mut held) = self.held(descriptor) {
-            let stage = held.kept().stage;
+        if let Some(mut held) = self.state_of(descriptor) {
+            let stage = held.value().stage;
             return match stage {
-                Stage::Elsewhere | Stage::Unmeasured => None,
-                Stage::Connecting if self.look(&mut held) != ramp::Result::Stands => {
+                RouteStage::Elsewhere | RouteStage::Unmeasured => None,
+                RouteStage::Connecting
+                    if self.poll_route(&mut held) != ramp::AttemptProgress::Stands =>
+                {
                     Some(Err(Errno::NOTCONN))
                 }
                 // It may not be connected any more.
-                _ => socket::peer(socket).map(|_| Ok(held.kept().destination)),
+                _ => socket::peer(socket).map(|_| Ok(held.value().destination)),
             };
         }
         // The socket survived an exec, came from another process, or is a local connection of the
@@ -251,32 +255,32 @@ impl Routes {
         }
         let inode = socket::tcp_inode(socket)?;
         let leads = socket::local(socket).and_then(|local| self.ramp.peer(local));
-        let known = Destination::new(leads.unwrap_or(peer), peer.is_ipv6());
+        let known = SocketDestination::new(leads.unwrap_or(peer), peer.is_ipv6());
         let stage = if leads.is_some() {
-            Stage::Connected
+            RouteStage::Connected
         } else {
-            Stage::Elsewhere
+            RouteStage::Elsewhere
         };
         self.table
-            .open(descriptor, Routed::not_ours(inode, known, stage));
+            .open(descriptor, RoutedSocket::without_route(inode, known, stage));
         leads.map(|_| Ok(known))
     }
 
     /// Reports the distance of a direct connection's destination to the on-ramp, once the
     /// connection stands, if the on-ramp wants to know it.
     pub fn measure(&self, descriptor: RawFd) {
-        let Some(mut held) = self.held(descriptor) else {
+        let Some(mut held) = self.state_of(descriptor) else {
             return;
         };
-        let routed = held.kept();
-        if routed.stage != Stage::Unmeasured {
+        let routed = held.value();
+        if routed.stage != RouteStage::Unmeasured {
             return;
         }
         if let Some(round_trip) = borrow(descriptor).and_then(socket::round_trip) {
-            routed.stage = Stage::Elsewhere;
+            routed.stage = RouteStage::Elsewhere;
             let address = routed.destination.ip();
             drop(held);
-            self.ramp.report(&Request::Measured {
+            self.ramp.report(&RampRequest::Measured {
                 address,
                 round_trip,
             });
@@ -285,35 +289,35 @@ impl Routes {
 
     /// Returns a socket's local address as the program should see it: the one that the kernel would
     /// choose for the destination, with the socket's port. Returns `None` if the kernel knows it.
-    pub fn local(&self, descriptor: RawFd) -> Option<Destination> {
+    pub fn local(&self, descriptor: RawFd) -> Option<SocketDestination> {
         let own = borrow(descriptor).and_then(socket::local)?;
         if !own.ip().to_canonical().is_loopback() {
             return None;
         }
         let known = self
-            .held(descriptor)
-            .map(|mut held| (held.kept().stage, held.kept().destination));
+            .state_of(descriptor)
+            .map(|mut held| (held.value().stage, held.value().destination));
         let destination = match known {
-            Some((Stage::Elsewhere | Stage::Unmeasured, _)) => return None,
+            Some((RouteStage::Elsewhere | RouteStage::Unmeasured, _)) => return None,
             Some((_, destination)) => destination,
             None => self.peer(descriptor)?.ok()?,
         };
-        let source = socket::source(SocketAddr::new(destination.ip(), destination.port()))?;
-        Some(Destination::new(
+        let source = socket::source_address(SocketAddr::new(destination.ip(), destination.port()))?;
+        Some(SocketDestination::new(
             SocketAddr::new(source, own.port()),
             own.is_ipv6(),
         ))
     }
 
     /// Returns the state of a descriptor, if it is still the same socket.
-    fn held(&self, descriptor: RawFd) -> Option<Held<'_, Routed>> {
+    fn state_of(&self, descriptor: RawFd) -> Option<SlotGuard<'_, RoutedSocket>> {
         let mut held = self.table.hold(self.table.find(descriptor)?)?;
-        if borrow(descriptor).and_then(socket::tcp_inode) == Some(held.kept().inode) {
+        if borrow(descriptor).and_then(socket::tcp_inode) == Some(held.value().inode) {
             return Some(held);
         }
         // Its end was missed.
-        if !held.lost(descriptor) {
-            self.hang_up(held.kept());
+        if !held.remove_descriptor(descriptor) {
+            self.close_control(held.value());
             held.free();
         }
         None
@@ -321,45 +325,45 @@ impl Routes {
 
     /// Returns the progress of a socket that is being connected. If the route stands, the socket is
     /// handed to the program.
-    fn look(&self, held: &mut Held<'_, Routed>) -> ramp::Result {
+    fn poll_route(&self, held: &mut SlotGuard<'_, RoutedSocket>) -> ramp::AttemptProgress {
         let descriptor = held.descriptor();
-        let routed = held.kept();
+        let routed = held.value();
         let Some(control) = borrow(routed.control) else {
-            return ramp::Result::Gone;
+            return ramp::AttemptProgress::Gone;
         };
         let result = ramp::result(control);
-        if result == ramp::Result::Stands {
+        if result == ramp::AttemptProgress::Stands {
             if let Some(socket) = descriptor.and_then(borrow) {
                 routed.buffer.restore(socket);
             }
-            routed.stage = Stage::Connected;
-            self.hang_up(routed);
+            routed.stage = RouteStage::Connected;
+            self.close_control(routed);
         }
         result
     }
 
     /// Ends a failed attempt: the socket is as before, and may be connected again.
-    fn give_up(&self, mut held: Held<'_, Routed>, descriptor: RawFd) {
-        let routed = held.kept();
-        self.hang_up(routed);
+    fn give_up(&self, mut held: SlotGuard<'_, RoutedSocket>, descriptor: RawFd) {
+        let routed = held.value();
+        self.close_control(routed);
         if let Some(socket) = borrow(descriptor) {
             socket::disconnect(socket);
             routed.buffer.restore(socket);
         }
-        routed.stage = Stage::Elsewhere;
+        routed.stage = RouteStage::Elsewhere;
         self.forget(held, descriptor);
     }
 
     /// Drops the state of a socket.
-    fn forget(&self, mut held: Held<'_, Routed>, descriptor: RawFd) {
-        self.hang_up(held.kept());
-        if !held.lost(descriptor) {
+    fn forget(&self, mut held: SlotGuard<'_, RoutedSocket>, descriptor: RawFd) {
+        self.close_control(held.value());
+        if !held.remove_descriptor(descriptor) {
             held.free();
         }
     }
 
     /// Closes the control connection.
-    fn hang_up(&self, routed: &mut Routed) {
+    fn close_control(&self, routed: &mut RoutedSocket) {
         let control = std::mem::replace(&mut routed.control, -1);
         self.own.forget(control);
         if socket::is_unix(control) {
@@ -369,21 +373,21 @@ impl Routes {
     }
 
     /// Asks the on-ramp how to reach a destination.
-    fn ask(&self, destination: &Destination) -> Option<ramp::Way> {
-        let name = self.names.of(destination.ip());
-        self.ramp.way(Ask {
+    fn ask_route(&self, destination: &SocketDestination) -> Option<ramp::RampAnswer> {
+        let name = self.names.name_of(destination.ip());
+        self.ramp.ask_route(RouteQuery {
             address: Some(destination.ip()),
-            name: name.as_ref().and_then(names::Name::as_str),
+            name: name.as_ref().and_then(names::NameBuffer::as_str),
             port: destination.port(),
             route: None,
-            wish: Wish {
+            wish: ConnectionWish {
                 purpose: self.settings.purpose.as_deref(),
                 size: self.settings.size,
                 rate: self.settings.rate,
                 duration: self.settings.duration,
             },
             v6: destination.is_v6(),
-            closed: self.settings.closed,
+            route_required: self.settings.closed,
             acceptor: false,
             key: None,
             // With `closed` no answer is a direct connection.
@@ -392,13 +396,13 @@ impl Routes {
     }
 }
 
-impl Own {
-    fn key(&self, descriptor: RawFd) -> Option<Key> {
+impl OwnDescriptors {
+    fn key(&self, descriptor: RawFd) -> Option<SlotKey> {
         let slot = self.keys.get(usize::try_from(descriptor).ok()?)?;
-        Key::from_number(slot.load(Ordering::Acquire))
+        SlotKey::from_number(slot.load(Ordering::Acquire))
     }
 
-    fn note(&self, descriptor: RawFd, key: Key) {
+    fn note(&self, descriptor: RawFd, key: SlotKey) {
         let slot = usize::try_from(descriptor)
             .ok()
             .and_then(|at| self.keys.get(at));

@@ -5,60 +5,60 @@ use std::cell::UnsafeCell;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use longhaul_ramp::MAX_NAME;
+use longhaul_ramp::MAX_NAME_BYTES;
 
-use crate::claim::Claim;
+use crate::claim::ThreadClaim;
 
 /// Number of addresses in one set; a set contains addresses of the same hash.
-const WAYS: usize = 8;
+const SET_SIZE: usize = 8;
 /// Number of sets.
-const SETS: usize = 128;
+const SET_COUNT: usize = 128;
 /// State of an entry that no thread uses. Zero, as fresh memory is.
 const FREE: u64 = 0;
 
 /// Memory of fixed size: a new address replaces the oldest of its set.
-pub struct Names {
-    entries: Box<[Entry]>,
+pub struct NameCache {
+    entries: Box<[NameEntry]>,
     clock: AtomicU32,
 }
 
-struct Entry {
-    state: Claim,
+struct NameEntry {
+    state: ThreadClaim,
     /// A part of the address's hash and the time when it was remembered, checked before an entry is
     /// held.
     tag: AtomicU64,
-    known: UnsafeCell<Known>,
+    known: UnsafeCell<KnownName>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownName {
     address: [u8; 16],
     length: u8,
-    name: [u8; MAX_NAME],
+    name: [u8; MAX_NAME_BYTES],
 }
 
 // SAFETY: only the holder of `state` touches `known`; it contains only numbers.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for NameEntry {}
 
 /// A name, on the stack.
-pub struct Name {
+pub struct NameBuffer {
     length: u8,
-    bytes: [u8; MAX_NAME],
+    bytes: [u8; MAX_NAME_BYTES],
 }
 
-impl Name {
+impl NameBuffer {
     /// Returns it as text.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes.get(..usize::from(self.length))?).ok()
     }
 }
 
-impl Names {
+impl NameCache {
     /// Returns an empty memory.
     pub fn new() -> Self {
         Self {
             // SAFETY: zero bytes are FREE, an empty tag, and numbers.
-            entries: unsafe { Box::new_zeroed_slice(WAYS * SETS).assume_init() },
+            entries: unsafe { Box::new_zeroed_slice(SET_SIZE * SET_COUNT).assume_init() },
             clock: AtomicU32::new(1),
         }
     }
@@ -71,12 +71,12 @@ impl Names {
         let Some(length) = u8::try_from(name.len()).ok().filter(|length| *length > 0) else {
             return;
         };
-        if is_address || name.len() > MAX_NAME || !name.iter().all(u8::is_ascii_graphic) {
+        if is_address || name.len() > MAX_NAME_BYTES || !name.iter().all(u8::is_ascii_graphic) {
             return;
         }
         let octets = octets(address);
         let (set, hash) = self.set(&octets);
-        let time = |entry: &Entry| entry.tag.load(Ordering::Relaxed) >> 32;
+        let time = |entry: &NameEntry| entry.tag.load(Ordering::Relaxed) >> 32;
         let same = set.iter().find(|entry| {
             entry.tag.load(Ordering::Relaxed) & 0xffff_ffff == hash
                 && Self::with(entry, |known| known.address == octets) == Some(true)
@@ -96,7 +96,7 @@ impl Names {
     }
 
     /// Returns the last name that resolved to an address.
-    pub fn of(&self, address: IpAddr) -> Option<Name> {
+    pub fn name_of(&self, address: IpAddr) -> Option<NameBuffer> {
         let octets = octets(address);
         let (set, hash) = self.set(&octets);
         let alike = set
@@ -105,7 +105,7 @@ impl Names {
         alike
             .filter_map(|entry| {
                 Self::with(entry, |known| {
-                    (known.length > 0 && known.address == octets).then_some(Name {
+                    (known.length > 0 && known.address == octets).then_some(NameBuffer {
                         length: known.length,
                         bytes: known.name,
                     })
@@ -117,28 +117,30 @@ impl Names {
     /// Frees the entries of other threads in the child of a fork.
     pub fn after_fork(&self) {
         for entry in self.entries.iter().filter(|entry| entry.state.is_orphan()) {
-            entry.state.put(FREE);
+            entry.state.release(FREE);
         }
     }
 
-    fn with<T>(entry: &Entry, body: impl FnOnce(&mut Known) -> T) -> Option<T> {
-        if !entry.state.take_soon(FREE) {
+    fn with<T>(entry: &NameEntry, body: impl FnOnce(&mut KnownName) -> T) -> Option<T> {
+        if !entry.state.take_with_timeout(FREE) {
             return None;
         }
         // SAFETY: this thread holds the entry.
         let result = body(unsafe { &mut *entry.known.get() });
-        entry.state.put(FREE);
+        entry.state.release(FREE);
         Some(result)
     }
 
-    fn set(&self, octets: &[u8; 16]) -> (&[Entry], u64) {
+    fn set(&self, octets: &[u8; 16]) -> (&[NameEntry], u64) {
         // FNV-1a suffices to spread addresses from one program's own lookups.
         let hash = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        let first = usize::try_from(hash >> 48).unwrap_or(0) % SETS * WAYS;
+        let first = usize::try_from(hash >> 48).unwrap_or(0) % SET_COUNT * SET_SIZE;
         (
-            self.entries.get(first..first + WAYS).unwrap_or_default(),
+            self.entries
+                .get(first..first + SET_SIZE)
+                .unwrap_or_default(),
             hash & 0xffff_ffff,
         )
     }
@@ -155,13 +157,18 @@ fn octets(address: IpAddr) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    fn name(names: &Names, address: &str) -> Option<String> {
-        Some(names.of(address.parse().unwrap())?.as_str()?.to_owned())
+    fn name(names: &NameCache, address: &str) -> Option<String> {
+        Some(
+            names
+                .name_of(address.parse().unwrap())?
+                .as_str()?
+                .to_owned(),
+        )
     }
 
     #[test]
     fn the_last_name_of_an_address_is_known() {
-        let names = Names::new();
+        let names = NameCache::new();
         let remember =
             |name: &str, address: &str| names.remember(name.as_bytes(), address.parse().unwrap());
         remember("one.example", "192.0.2.1");
@@ -191,17 +198,20 @@ mod tests {
 
     #[test]
     fn remembered_addresses_are_bounded() {
-        let names = Names::new();
+        let names = NameCache::new();
         let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
         for number in 0..5000 {
             names.remember(format!("host-{number}.example").as_bytes(), address(number));
         }
         let known = (0..5000)
-            .filter(|number| names.of(address(*number)).is_some())
+            .filter(|number| names.name_of(address(*number)).is_some())
             .count();
-        assert!((SETS..=SETS * WAYS).contains(&known), "{known}");
+        assert!(
+            (SET_COUNT..=SET_COUNT * SET_SIZE).contains(&known),
+            "{known}"
+        );
         assert_eq!(
-            names.of(address(4999)).unwrap().as_str(),
+            names.name_of(address(4999)).unwrap().as_str(),
             Some("host-4999.example")
         );
     }

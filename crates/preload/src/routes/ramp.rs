@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_ramp::{Ask, Reply, Request};
+use longhaul_ramp::{RampReply, RampRequest, RouteQuery};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -14,23 +14,23 @@ use rustix::net::{
     send, socket_with,
 };
 
-use super::line::{HeldLine, Line};
+use super::line::{LineGuard, RampLine};
 
 /// Time for an answer, after which the on-ramp counts as gone. It answers immediately.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum length of a reply, in bytes.
-pub const MAX_REPLY: usize = 512;
+pub const MAX_REPLY_BYTES: usize = 512;
 /// Lowest descriptor for connections that are kept, above the low numbers that programs expect.
 const MIN_DESCRIPTOR: i32 = 1000;
 
 /// Address of the on-ramp, and the line to it.
-pub struct Ramp {
+pub struct RampClient {
     address: Option<SocketAddrUnix>,
-    pub line: Line,
+    pub line: RampLine,
 }
 
 /// The on-ramp's answer for a destination.
-pub enum Way {
+pub enum RampAnswer {
     /// Connect directly.
     Direct {
         /// If true, the on-ramp wants to know the round-trip time.
@@ -43,28 +43,28 @@ pub enum Way {
 }
 
 /// An answer, and the connection over which it came.
-struct Answer<'a> {
-    room: [u8; MAX_REPLY],
+struct ReceivedReply<'a> {
+    room: [u8; MAX_REPLY_BYTES],
     length: usize,
-    over: Over<'a>,
+    over: ReplyConnection<'a>,
 }
 
 /// Connection over which an answer came.
-enum Over<'a> {
-    Line(HeldLine<'a>),
+enum ReplyConnection<'a> {
+    Line(LineGuard<'a>),
     Own(OwnedFd),
 }
 
 /// Reason why there is no answer.
-enum NoAnswer {
+enum NoReplyError {
     /// The on-ramp or the program has closed the connection.
     Closed,
     /// The answer came too late, or is not a reply.
     Silent,
 }
 
-impl NoAnswer {
-    fn by(error: Errno) -> Self {
+impl NoReplyError {
+    fn from_errno(error: Errno) -> Self {
         match error {
             Errno::AGAIN => Self::Silent,
             _ => Self::Closed,
@@ -74,7 +74,7 @@ impl NoAnswer {
 
 /// Progress of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Result {
+pub enum AttemptProgress {
     /// There is no result yet.
     Pending,
     /// The route stands.
@@ -86,7 +86,7 @@ pub enum Result {
 }
 
 /// Repeats a call that a signal interrupted.
-fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+fn retry_interrupted<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -95,18 +95,18 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
     }
 }
 
-impl Ramp {
+impl RampClient {
     /// Returns the on-ramp with the socket at this path.
-    pub fn at(path: Option<&Path>) -> Self {
+    pub fn new(path: Option<&Path>) -> Self {
         Self {
             address: path.and_then(|path| SocketAddrUnix::new(path).ok()),
-            line: Line::new(),
+            line: RampLine::new(),
         }
     }
 
     /// Opens a connection. Also returns true if its descriptor is above the low numbers that
     /// programs expect. Returns `None` if the on-ramp does not answer.
-    fn call(&self) -> Option<(OwnedFd, bool)> {
+    fn open_connection(&self) -> Option<(OwnedFd, bool)> {
         let address = self.address.as_ref()?;
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -116,9 +116,9 @@ impl Ramp {
         )
         .ok()?;
         for timeout in [Timeout::Send, Timeout::Recv] {
-            set_socket_timeout(&socket, timeout, Some(ANSWER_WITHIN)).ok()?;
+            set_socket_timeout(&socket, timeout, Some(ANSWER_TIMEOUT)).ok()?;
         }
-        again(|| connect(&socket, address)).ok()?;
+        retry_interrupted(|| connect(&socket, address)).ok()?;
         // A high number that is closed on exec.
         Some(
             match rustix::io::fcntl_dupfd_cloexec(&socket, MIN_DESCRIPTOR) {
@@ -130,7 +130,7 @@ impl Ramp {
 
     /// Returns true if a remembered answer says that this destination is connected directly. The
     /// on-ramp is then not asked.
-    fn recalls(&self, ask: &Ask<'_>) -> bool {
+    fn is_remembered(&self, ask: &RouteQuery<'_>) -> bool {
         let Some(mut line) = self.line.hold() else {
             return false;
         };
@@ -142,74 +142,74 @@ impl Ramp {
     }
 
     /// Reports connections by remembered answers that the on-ramp does not know of.
-    pub fn account(&self) {
+    pub fn report_remembered(&self) {
         if let Some(mut line) = self.line.hold() {
             report_unreported(&mut line);
         }
     }
 
     /// Asks over the line, or over a separate connection if the line is in use or cannot be kept.
-    fn ask(&self, request: &Request<'_>) -> Option<Answer<'_>> {
+    fn ask(&self, request: &RampRequest<'_>) -> Option<ReceivedReply<'_>> {
         let bytes = request.encode();
-        let bytes = bytes.finished().ok()?;
-        let mut room = [0; MAX_REPLY];
+        let bytes = bytes.finish().ok()?;
+        let mut room = [0; MAX_REPLY_BYTES];
         let mut line = self.line.hold();
         if let Some(held) = &mut line {
             report_unreported(held);
             match exchange_over(held, bytes, &mut room) {
                 Ok(length) => {
-                    return line.map(|line| Answer {
+                    return line.map(|line| ReceivedReply {
                         room,
                         length,
-                        over: Over::Line(line),
+                        over: ReplyConnection::Line(line),
                     });
                 }
                 // There was no line yet, the on-ramp was restarted, or the program closed the
                 // unknown descriptor. Asks once more.
-                Err(NoAnswer::Closed) => drop(held.take()),
-                Err(NoAnswer::Silent) => {
+                Err(NoReplyError::Closed) => drop(held.take()),
+                Err(NoReplyError::Silent) => {
                     drop(held.take());
                     return None;
                 }
             }
         }
-        let (socket, is_high) = self.call()?;
+        let (socket, is_high) = self.open_connection()?;
         let length = exchange(|| Some(socket.as_fd()), bytes, &mut room).ok()?;
         let over = match line {
             Some(mut line) if is_high => {
                 line.keep(socket);
-                Over::Line(line)
+                ReplyConnection::Line(line)
             }
-            _ => Over::Own(socket),
+            _ => ReplyConnection::Own(socket),
         };
-        Some(Answer { room, length, over })
+        Some(ReceivedReply { room, length, over })
     }
 
     /// Asks how to reach a destination. Returns `None` if the on-ramp does not answer.
-    pub fn way(&self, ask: Ask<'_>) -> Option<Way> {
-        if self.recalls(&ask) {
-            return Some(Way::Direct { measure: false });
+    pub fn ask_route(&self, ask: RouteQuery<'_>) -> Option<RampAnswer> {
+        if self.is_remembered(&ask) {
+            return Some(RampAnswer::Direct { measure: false });
         }
         let asked_at = now();
-        let Answer { room, length, over } = self.ask(&Request::Ask(ask))?;
-        match room.get(..length).map(Reply::decode) {
-            Some(Ok(Reply::Direct {
+        let ReceivedReply { room, length, over } = self.ask(&RampRequest::Ask(ask))?;
+        match room.get(..length).map(RampReply::decode) {
+            Some(Ok(RampReply::Direct {
                 measure, remember, ..
             })) => {
                 // Counted from before the question, so that this ends before the on-ramp stops
                 // reporting changes.
                 let until =
                     remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
-                if let (Some(until), Over::Line(mut line)) = (until, over) {
+                if let (Some(until), ReplyConnection::Line(mut line)) = (until, over) {
                     line.remembered().remember(&ask, until);
                 }
-                Some(Way::Direct { measure })
+                Some(RampAnswer::Direct { measure })
             }
-            Some(Ok(Reply::Refuse { errno, .. })) => Some(Way::Refused(errno)),
-            Some(Ok(Reply::Via {
+            Some(Ok(RampReply::Refuse { errno, .. })) => Some(RampAnswer::Refused(errno)),
+            Some(Ok(RampReply::Via {
                 listener, ticket, ..
             })) if listener.ip().to_canonical().is_loopback() && listener.is_ipv6() == ask.v6 => {
-                Some(Way::Via(listener, ticket, over.take()?))
+                Some(RampAnswer::Via(listener, ticket, over.take()?))
             }
             _ => {
                 drop(over.take());
@@ -219,10 +219,10 @@ impl Ramp {
     }
 
     /// Sends a message over the line that is not answered, unless the line is in use or missing.
-    pub fn report(&self, request: &Request<'_>) {
+    pub fn report(&self, request: &RampRequest<'_>) {
         if let Some(line) = self.line.hold()
             && let Some(socket) = line.socket()
-            && let Ok(bytes) = request.encode().finished()
+            && let Ok(bytes) = request.encode().finish()
         {
             let _ = send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
@@ -231,10 +231,10 @@ impl Ramp {
     /// Returns the destination of a connection with this local address, if it is one of the
     /// on-ramp's.
     pub fn peer(&self, local: SocketAddr) -> Option<SocketAddr> {
-        let Answer { room, length, over } = self.ask(&Request::Peer { local })?;
-        match room.get(..length).map(Reply::decode) {
-            Some(Ok(Reply::Peer { address })) => Some(address),
-            Some(Ok(Reply::Refuse { .. })) => None,
+        let ReceivedReply { room, length, over } = self.ask(&RampRequest::Peer { local })?;
+        match room.get(..length).map(RampReply::decode) {
+            Some(Ok(RampReply::Peer { address })) => Some(address),
+            Some(Ok(RampReply::Refuse { .. })) => None,
             _ => {
                 drop(over.take());
                 None
@@ -243,7 +243,7 @@ impl Ramp {
     }
 }
 
-impl Over<'_> {
+impl ReplyConnection<'_> {
     /// Takes the connection, for other messages than questions.
     fn take(self) -> Option<OwnedFd> {
         match self {
@@ -263,9 +263,9 @@ fn now() -> u64 {
 
 /// Returns true if the answers over the line are still valid: the on-ramp has sent nothing since,
 /// and is still there.
-fn still_holds(line: &mut HeldLine<'_>) -> bool {
-    let mut room = [0; MAX_REPLY];
-    let received = again(|| {
+fn still_holds(line: &mut LineGuard<'_>) -> bool {
+    let mut room = [0; MAX_REPLY_BYTES];
+    let received = retry_interrupted(|| {
         let socket = line.socket().ok_or(Errno::BADF)?;
         recv(socket, &mut room, RecvFlags::DONTWAIT)
     });
@@ -285,11 +285,11 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
 
 /// Reports connections by remembered answers, if there are any that the on-ramp does not know of.
 #[inline(never)] // so that its room on the stack is free again for what follows
-fn report_unreported(line: &mut HeldLine<'_>) {
+fn report_unreported(line: &mut LineGuard<'_>) {
     let connections = std::mem::take(&mut line.remembered().unreported);
     if connections > 0
         && let Some(socket) = line.socket()
-        && let Ok(bytes) = (Request::Remembered { connections }).encode().finished()
+        && let Ok(bytes) = (RampRequest::Remembered { connections }).encode().finish()
     {
         let _ = send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
@@ -297,12 +297,12 @@ fn report_unreported(line: &mut HeldLine<'_>) {
 
 /// Sends a request over the line, and receives the answer. An order to forget may come before it.
 fn exchange_over(
-    line: &mut HeldLine<'_>,
+    line: &mut LineGuard<'_>,
     bytes: &[u8],
-    room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, NoAnswer> {
+    room: &mut [u8; MAX_REPLY_BYTES],
+) -> Result<usize, NoReplyError> {
     let mut length = exchange(|| line.socket(), bytes, room)?;
-    while let Some(Ok(Reply::Forget)) = room.get(..length).map(Reply::decode) {
+    while let Some(Ok(RampReply::Forget)) = room.get(..length).map(RampReply::decode) {
         line.remembered().forget();
         length = receive(&|| line.socket().ok_or(Errno::BADF), room)?;
     }
@@ -314,48 +314,49 @@ fn exchange_over(
 fn exchange<'a>(
     socket: impl Fn() -> Option<BorrowedFd<'a>>,
     bytes: &[u8],
-    room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, NoAnswer> {
+    room: &mut [u8; MAX_REPLY_BYTES],
+) -> Result<usize, NoReplyError> {
     let socket = || socket().ok_or(Errno::BADF);
-    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(NoAnswer::by)?;
+    retry_interrupted(|| send(socket()?, bytes, SendFlags::NOSIGNAL))
+        .map_err(NoReplyError::from_errno)?;
     receive(&socket, room)
 }
 
 /// Receives an answer. Returns its length in bytes.
 fn receive<'a>(
     socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
-    room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, NoAnswer> {
-    let (_, length) =
-        again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(NoAnswer::by)?;
+    room: &mut [u8; MAX_REPLY_BYTES],
+) -> Result<usize, NoReplyError> {
+    let (_, length) = retry_interrupted(|| recv(socket()?, &mut *room, RecvFlags::TRUNC))
+        .map_err(NoReplyError::from_errno)?;
     match length {
-        0 => Err(NoAnswer::Closed),
-        1..=MAX_REPLY => Ok(length),
-        _ => Err(NoAnswer::Silent),
+        0 => Err(NoReplyError::Closed),
+        1..=MAX_REPLY_BYTES => Ok(length),
+        _ => Err(NoReplyError::Silent),
     }
 }
 
 /// Sends a request. Returns `None` if nobody receives it.
-pub fn say(socket: BorrowedFd<'_>, request: &Request<'_>) -> Option<()> {
+pub fn send_request(socket: BorrowedFd<'_>, request: &RampRequest<'_>) -> Option<()> {
     let bytes = request.encode();
-    let bytes = bytes.finished().ok()?;
-    again(|| send(socket, bytes, SendFlags::NOSIGNAL)).ok()?;
+    let bytes = bytes.finish().ok()?;
+    retry_interrupted(|| send(socket, bytes, SendFlags::NOSIGNAL)).ok()?;
     Some(())
 }
 
 /// Returns the progress of an attempt without waiting. The message stays in the queue for other
 /// processes that have the socket, too.
-pub fn result(socket: BorrowedFd<'_>) -> Result {
-    let mut room = [0; MAX_REPLY];
+pub fn result(socket: BorrowedFd<'_>) -> AttemptProgress {
+    let mut room = [0; MAX_REPLY_BYTES];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-    match again(|| recv(socket, &mut room, flags)) {
-        Ok((_, length)) => match room.get(..length).map(Reply::decode) {
-            Some(Ok(Reply::Done { errno: 0, .. })) => Result::Stands,
-            Some(Ok(Reply::Done { errno, .. })) => Result::Failed(errno),
-            _ => Result::Gone,
+    match retry_interrupted(|| recv(socket, &mut room, flags)) {
+        Ok((_, length)) => match room.get(..length).map(RampReply::decode) {
+            Some(Ok(RampReply::Done { errno: 0, .. })) => AttemptProgress::Stands,
+            Some(Ok(RampReply::Done { errno, .. })) => AttemptProgress::Failed(errno),
+            _ => AttemptProgress::Gone,
         },
-        Err(Errno::AGAIN) => Result::Pending,
-        Err(_) => Result::Gone,
+        Err(Errno::AGAIN) => AttemptProgress::Pending,
+        Err(_) => AttemptProgress::Gone,
     }
 }
 

@@ -9,15 +9,15 @@
 
 use std::net::IpAddr;
 
-use longhaul_ramp::{Ask, MAX_NAME};
+use longhaul_ramp::{MAX_NAME_BYTES, RouteQuery};
 
 /// Number of answers that are kept. An answer replaces another one whose question has the same
 /// hash.
-const ANSWERS: usize = 64;
+const MAX_ANSWERS: usize = 64;
 
 /// Memory of answers.
-pub struct Remembered {
-    answers: Box<[Answer]>,
+pub struct AnswerCache {
+    answers: Box<[CachedAnswer]>,
     /// Current generation; answers of other generations are forgotten. Never zero, as in fresh
     /// memory.
     generation: u64,
@@ -26,32 +26,32 @@ pub struct Remembered {
 }
 
 #[derive(Clone, Copy)]
-struct Answer {
+struct CachedAnswer {
     generation: u64,
     /// End of its validity, in nanoseconds of the caller's clock.
     until: u64,
-    question: Question,
+    question: CacheKey,
 }
 
 /// Parts of a question on which its answer depends. All other fields of an [`Ask`] are the same for
 /// all questions of a process.
 #[derive(Clone, Copy)]
-struct Question {
+struct CacheKey {
     address: [u8; 16],
     port: u16,
     length: u8,
-    name: [u8; MAX_NAME],
+    name: [u8; MAX_NAME_BYTES],
 }
 
-impl Question {
+impl CacheKey {
     /// Returns `None` for a question that only the on-ramp can answer.
-    fn of(ask: &Ask<'_>) -> Option<Self> {
+    fn from_ask(ask: &RouteQuery<'_>) -> Option<Self> {
         let address = match ask.address? {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
         let given = ask.name.unwrap_or("").as_bytes();
-        let mut name = [0; MAX_NAME];
+        let mut name = [0; MAX_NAME_BYTES];
         name.get_mut(..given.len())?.copy_from_slice(given);
         Some(Self {
             address,
@@ -74,24 +74,24 @@ impl Question {
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
-        usize::try_from(hash >> 40).unwrap_or(0) % ANSWERS
+        usize::try_from(hash >> 40).unwrap_or(0) % MAX_ANSWERS
     }
 }
 
-impl Remembered {
+impl AnswerCache {
     /// Returns an empty memory.
     pub fn new() -> Self {
         Self {
             // SAFETY: numbers.
-            answers: unsafe { Box::new_zeroed_slice(ANSWERS).assume_init() },
+            answers: unsafe { Box::new_zeroed_slice(MAX_ANSWERS).assume_init() },
             generation: 1,
             unreported: 0,
         }
     }
 
     /// Returns true if the answer to this question is known at this time.
-    pub fn knows(&self, ask: &Ask<'_>, now: u64) -> bool {
-        let Some(question) = Question::of(ask) else {
+    pub fn knows(&self, ask: &RouteQuery<'_>, now: u64) -> bool {
+        let Some(question) = CacheKey::from_ask(ask) else {
             return false;
         };
         self.answers.get(question.slot()).is_some_and(|answer| {
@@ -102,12 +102,12 @@ impl Remembered {
     }
 
     /// Remembers the answer to this question until the given time.
-    pub fn remember(&mut self, ask: &Ask<'_>, until: u64) {
-        let Some(question) = Question::of(ask) else {
+    pub fn remember(&mut self, ask: &RouteQuery<'_>, until: u64) {
+        let Some(question) = CacheKey::from_ask(ask) else {
             return;
         };
         if let Some(answer) = self.answers.get_mut(question.slot()) {
-            *answer = Answer {
+            *answer = CachedAnswer {
                 generation: self.generation,
                 until,
                 question,
@@ -125,19 +125,19 @@ impl Remembered {
 mod tests {
     use super::*;
 
-    const ASK: Ask<'_> = Ask {
+    const ASK: RouteQuery<'_> = RouteQuery {
         address: Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1))),
         name: Some("one.example"),
         port: 80,
         route: None,
-        wish: longhaul_ramp::Wish {
+        wish: longhaul_ramp::ConnectionWish {
             purpose: None,
             size: None,
             rate: None,
             duration: None,
         },
         v6: false,
-        closed: false,
+        route_required: false,
         acceptor: false,
         key: None,
         remembers: true,
@@ -145,29 +145,29 @@ mod tests {
 
     #[test]
     fn an_answer_is_for_its_question_and_its_time() {
-        let mut remembered = Remembered::new();
+        let mut remembered = AnswerCache::new();
         assert!(!remembered.knows(&ASK, 0));
         remembered.remember(&ASK, 10);
         assert!(remembered.knows(&ASK, 9) && !remembered.knows(&ASK, 10));
         for other in [
-            Ask { name: None, ..ASK },
-            Ask {
+            RouteQuery { name: None, ..ASK },
+            RouteQuery {
                 name: Some("two.example"),
                 ..ASK
             },
-            Ask { port: 81, ..ASK },
-            Ask {
+            RouteQuery { port: 81, ..ASK },
+            RouteQuery {
                 address: Some("192.0.2.2".parse().unwrap()),
                 ..ASK
             },
-            Ask {
+            RouteQuery {
                 address: None,
                 ..ASK
             },
         ] {
             assert!(!remembered.knows(&other, 0), "{other:?}");
         }
-        let mapped = Ask {
+        let mapped = RouteQuery {
             address: Some("::ffff:192.0.2.1".parse().unwrap()),
             ..ASK
         };
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn all_answers_are_forgotten_at_once() {
-        let mut remembered = Remembered::new();
-        let ask = |port| Ask { port, ..ASK };
+        let mut remembered = AnswerCache::new();
+        let ask = |port| RouteQuery { port, ..ASK };
         for port in 1..1000 {
             remembered.remember(&ask(port), 10);
             assert!(remembered.knows(&ask(port), 0), "the last is known");
@@ -185,7 +185,7 @@ mod tests {
         let known = (1..1000)
             .filter(|port| remembered.knows(&ask(*port), 0))
             .count();
-        assert!((2..=ANSWERS).contains(&known), "{known}");
+        assert!((2..=MAX_ANSWERS).contains(&known), "{known}");
         remembered.forget();
         assert!((1..1000).all(|port| !remembered.knows(&ask(port), 0)));
         remembered.remember(&ASK, 10);

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
-use drs::{Action, Locks, TcpInfo, TcpState, apply};
-use longhaul_ramp::MAX_FILL;
+use drs::{Action, BufferLocks, TcpInfo, TcpState, apply};
+use longhaul_ramp::MAX_FILL_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -17,13 +17,13 @@ use crate::process::borrow;
 
 /// Maximum duration of a connection to the on-ramp's listener on loopback; some tens of
 /// microseconds are usual.
-const JOINED_WITHIN: Timespec = Timespec {
+const JOIN_TIMEOUT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
 /// Send buffer of a socket that is kept from being writable, in bytes as the kernel accounts them.
 /// It is small to fill, but large enough for loopback if it is never restored.
-const FILLED_BUFFER: u32 = 128 * 1024;
+const FILLED_BUFFER_BYTES: u32 = 128 * 1024;
 /// Filler bytes of one write.
 static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
 
@@ -79,7 +79,7 @@ pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
 
 /// Returns the local address that the kernel would choose for a connection to `to`, or `None` if it
 /// is unreachable. Nothing is sent: connecting a UDP socket only chooses the address.
-pub fn source(to: SocketAddr) -> Option<IpAddr> {
+pub fn source_address(to: SocketAddr) -> Option<IpAddr> {
     let family = match to {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -119,7 +119,7 @@ pub fn join(socket: BorrowedFd<'_>, listener: SocketAddr) -> Option<()> {
     }
     loop {
         let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::OUT)];
-        match poll(&mut polled, Some(&JOINED_WITHIN)) {
+        match poll(&mut polled, Some(&JOIN_TIMEOUT)) {
             Err(Errno::INTR) => {}
             Ok(1..) => break,
             _ => {
@@ -150,7 +150,7 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> bool
 pub fn fill(socket: BorrowedFd<'_>) -> u32 {
     let mut filled = 0_u32;
     loop {
-        let left = usize::try_from(MAX_FILL - filled)
+        let left = usize::try_from(MAX_FILL_BYTES - filled)
             .unwrap_or(0)
             .min(ZEROS.len());
         let some = ZEROS.get(..left).unwrap_or_default();
@@ -198,14 +198,14 @@ impl SendBuffer {
 
     /// Shrinks a socket's send buffer, if it is not small and the kernel can undo that.
     pub fn shrink(socket: BorrowedFd<'_>) -> Self {
-        let (Some(locks), Some(before)) = (Locks::read(socket), size(socket)) else {
+        let (Some(locks), Some(before)) = (BufferLocks::read(socket), size(socket)) else {
             return Self::untouched();
         };
-        if locks.send && before <= FILLED_BUFFER {
+        if locks.send && before <= FILLED_BUFFER_BYTES {
             return Self::untouched();
         }
         // The kernel doubles the value.
-        apply(socket, Action::SendBuffer(FILLED_BUFFER / 2));
+        apply(socket, Action::SendBuffer(FILLED_BUFFER_BYTES / 2));
         Self {
             before,
             made: size(socket).unwrap_or(0),

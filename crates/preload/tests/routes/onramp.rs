@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use longhaul_ramp::{MAX_MESSAGE, Reply, Request};
+use longhaul_ramp::{MAX_MESSAGE_BYTES, RampReply, RampRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
@@ -147,28 +147,28 @@ impl State {
     fn converse(self: &Arc<Self>, control: &OwnedFd, listeners: [SocketAddr; 2]) {
         let mut destination = None;
         loop {
-            let mut room = [0; MAX_MESSAGE];
+            let mut room = [0; MAX_MESSAGE_BYTES];
             let length = rustix::net::recv(control, &mut room, RecvFlags::empty())
                 .map_or(0, |(_, length)| length);
             if length == 0 {
                 return;
             }
-            let say = |reply: Reply<'_>| {
+            let say = |reply: RampReply<'_>| {
                 let bytes = reply.encode();
                 let _ = rustix::net::send(
                     control.as_fd(),
-                    bytes.finished().unwrap(),
+                    bytes.finish().unwrap(),
                     SendFlags::NOSIGNAL,
                 );
             };
-            match Request::decode(&room[..length]).unwrap() {
-                Request::Ask(ask) => {
+            match RampRequest::decode(&room[..length]).unwrap() {
+                RampRequest::Ask(ask) => {
                     let address = SocketAddr::new(ask.address.unwrap(), ask.port);
                     let words = format!(
                         "{address} {} {:?} {}",
                         ask.name.unwrap_or("-"),
                         ask.wish.purpose,
-                        ask.closed
+                        ask.route_required
                     );
                     self.asked.lock().unwrap().push(words);
                     let wish = ask.wish;
@@ -181,7 +181,7 @@ impl State {
                     ));
                     destination = Some(address);
                     if address.port() != 80 {
-                        say(Reply::Direct {
+                        say(RampReply::Direct {
                             reason: "another port",
                             measure: true,
                             remember: None,
@@ -189,11 +189,11 @@ impl State {
                         continue;
                     }
                     match last_octet(address) {
-                        3 => say(Reply::Refuse {
+                        3 => say(RampReply::Refuse {
                             errno: libc::EHOSTUNREACH,
                             reason: "no route",
                         }),
-                        4 => say(Reply::Direct {
+                        4 => say(RampReply::Direct {
                             reason: "near",
                             measure: false,
                             remember: None,
@@ -202,33 +202,33 @@ impl State {
                         octet @ 10..=12 => {
                             assert!(ask.remembers);
                             if octet == 11 {
-                                say(Reply::Forget);
+                                say(RampReply::Forget);
                             }
-                            say(Reply::Direct {
+                            say(RampReply::Direct {
                                 reason: "no rule",
                                 measure: false,
                                 remember: Some(3_600_000),
                             });
                             if octet == 12 {
-                                say(Reply::Forget);
+                                say(RampReply::Forget);
                             }
                         }
                         // Like an on-ramp that is stopped once it has answered.
                         9 => {
-                            say(Reply::Refuse {
+                            say(RampReply::Refuse {
                                 errno: libc::EHOSTUNREACH,
                                 reason: "no route",
                             });
                             return;
                         }
-                        _ => say(Reply::Via {
+                        _ => say(RampReply::Via {
                             listener: listeners[usize::from(ask.v6)],
                             ticket: 7,
                             reason: "a test",
                         }),
                     }
                 }
-                Request::Begin {
+                RampRequest::Begin {
                     ticket,
                     local,
                     fill,
@@ -246,7 +246,7 @@ impl State {
                         8 => return,
                         _ => 0,
                     };
-                    say(Reply::Done { errno, reason: "" });
+                    say(RampReply::Done { errno, reason: "" });
                     if errno != 0 {
                         sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO))
                             .unwrap();
@@ -254,21 +254,21 @@ impl State {
                     }
                     thread::spawn(move || echo(stream, fill));
                 }
-                Request::Peer { local } => {
+                RampRequest::Peer { local } => {
                     let peers = self.peers.lock().unwrap();
                     let known = peers
                         .iter()
                         .rev()
                         .find(|(known, _)| *known == canonical(local));
                     match known {
-                        Some((_, address)) => say(Reply::Peer { address: *address }),
-                        None => say(Reply::Refuse {
+                        Some((_, address)) => say(RampReply::Peer { address: *address }),
+                        None => say(RampReply::Refuse {
                             errno: libc::ENOTCONN,
                             reason: "unknown",
                         }),
                     }
                 }
-                Request::Measured {
+                RampRequest::Measured {
                     address,
                     round_trip,
                 } => {
@@ -276,11 +276,11 @@ impl State {
                     self.measured.lock().unwrap().push(address);
                     self.changed_measured.notify_all();
                 }
-                Request::Remembered { connections } => {
+                RampRequest::Remembered { connections } => {
                     *self.remembered.lock().unwrap() += connections;
                     self.changed_remembered.notify_all();
                 }
-                Request::Listen { .. } | Request::Status => return,
+                RampRequest::Listen { .. } | RampRequest::Status => return,
             }
         }
     }

@@ -53,11 +53,11 @@ fn a_grant_is_valid_for_its_holder_depots_and_time() {
     );
     assert_eq!(
         check(&grant, &controller, 1, 2, 999),
-        Err(GrantFault::Early(1))
+        Err(GrantFault::NotYetValid(1))
     );
     assert_eq!(
         check(&grant, &controller, 1, 2, 2_000),
-        Err(GrantFault::Over(0))
+        Err(GrantFault::Expired(0))
     );
     let other = SigningKey::generate().unwrap();
     let issuer = GrantFault::Issuer(controller.public());
@@ -73,12 +73,15 @@ fn a_grant_for_longer_than_its_lifetime_is_refused() {
     let (controller, long) = signed(|grant| grant.end_unix_ms = accepted + 1);
     assert_eq!(
         check(&long, &controller, 1, 2, 1_000),
-        Err(GrantFault::Long(70_001))
+        Err(GrantFault::LifetimeTooLong(70_001))
     );
     // The arithmetic does not overflow.
     let (controller, endless) = signed(|grant| grant.end_unix_ms = u64::MAX);
     let fault = check(&endless, &controller, 1, 2, 1_000);
-    assert!(matches!(fault, Err(GrantFault::Long(_))), "{fault:?}");
+    assert!(
+        matches!(fault, Err(GrantFault::LifetimeTooLong(_))),
+        "{fault:?}"
+    );
 }
 
 /// LH-GRANT-1: the signature covers every field.

@@ -6,20 +6,20 @@ use bytes::BytesMut;
 
 use super::{assert_one_line, assert_short_line};
 use crate::{
-    Admission, Chain, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN, MAX_PADDING, MAX_STATUS, Open,
-    OpenDecoder, OpenError, Progress, PublicKey, Route, Service, SessionId, Status, StatusDecoder,
-    StatusError, text,
+    Admission, Chain, ChainProgress, CircuitGrant, Endpoint, Hop, Host, MAX_OPEN_BYTES,
+    MAX_PADDING_BYTES, MAX_STATUS_BYTES, Open, OpenDecoder, OpenError, PublicKey, Route,
+    ServiceName, SessionId, Status, StatusDecoder, StatusError, text,
 };
 
 /// Tests any bytes as an OPEN: unchanged, and as options after a valid header.
-pub(super) fn open(data: &[u8]) {
-    decoded_open(data);
-    decoded_open(&framed(*b"\xf1LHO", [1, 1], data));
+pub(super) fn check_open(data: &[u8]) {
+    check_decoded_open(data);
+    check_decoded_open(&build_frame(*b"\xf1LHO", [1, 1], data));
 }
 
 /// Tests any bytes as a circuit grant. A decoded grant has canonical form and a short display line,
 /// and its signature is not accepted.
-pub(super) fn circuit_grant(data: &[u8]) {
+pub(super) fn check_circuit_grant(data: &[u8]) {
     match CircuitGrant::from_bytes(data) {
         Ok(grant) => {
             assert_eq!(grant.to_bytes().as_deref(), Ok(data));
@@ -34,13 +34,13 @@ pub(super) fn circuit_grant(data: &[u8]) {
 }
 
 /// Tests any bytes as status records, in the same two forms.
-pub(super) fn status(data: &[u8]) {
-    decoded_status(data);
+pub(super) fn check_status(data: &[u8]) {
+    check_decoded_status(data);
     let flags = data.first().map_or(0, |byte| byte & 3);
-    decoded_status(&framed(*b"\xf1LHS", [1, flags], data));
+    check_decoded_status(&build_frame(*b"\xf1LHS", [1, flags], data));
 }
 
-fn decoded_open(data: &[u8]) {
+fn check_decoded_open(data: &[u8]) {
     let whole = feed_open(&[data]);
     // The result does not depend on how the input is split.
     let (first, second) = data.split_at(data.len() / 3);
@@ -51,7 +51,7 @@ fn decoded_open(data: &[u8]) {
     let Ok(Some((open, used))) = whole else {
         return;
     };
-    assert!(used <= MAX_OPEN);
+    assert!(used <= MAX_OPEN_BYTES);
     assert_short_line(&open.route);
     assert_short_line(&open.destination);
     assert_short_line(&open.service);
@@ -68,9 +68,9 @@ fn decoded_open(data: &[u8]) {
     let me = PublicKey::from_bytes([1; 32]);
     let _ = (open.verify(), open.binding(), open.named_key());
     let _ = open.detour(me, Duration::from_secs(1));
-    let _ = Admission::new(me).depot(&open, open.signed_at_unix_ms, |_| true);
-    let _ = Admission::new(me).acceptor(&open, open.signed_at_unix_ms, |_| true, |_| true);
-    if let Ok(onward) = open.passed_on(me, Duration::from_secs(1)) {
+    let _ = Admission::new(me).check_at_depot(&open, open.signed_at_unix_ms, |_| true);
+    let _ = Admission::new(me).check_at_acceptor(&open, open.signed_at_unix_ms, |_| true, |_| true);
+    if let Ok(onward) = open.forwarded(me, Duration::from_secs(1)) {
         assert!(onward.hop_limit < open.hop_limit && onward.unknown == open.unknown);
     }
 }
@@ -83,14 +83,14 @@ fn feed_open(pieces: &[&[u8]]) -> Result<Option<(Open, usize)>, OpenError> {
             return Ok(Some((open, before + used)));
         }
         before += piece.len();
-        assert!(decoder.held() <= before.min(MAX_OPEN));
+        assert!(decoder.buffered_bytes() <= before.min(MAX_OPEN_BYTES));
     }
     Ok(None)
 }
 
-fn decoded_status(data: &[u8]) {
-    for padding in [0, MAX_PADDING] {
-        decoded_padded_status(data, padding);
+fn check_decoded_status(data: &[u8]) {
+    for padding in [0, MAX_PADDING_BYTES] {
+        check_padded_status(data, padding);
     }
     let keyed = format!("{}@d1.example,~d2.example", PublicKey::from_bytes([3; 32]));
     for route in ["direct", "d1.example,d2.example", "~d1.example", &keyed] {
@@ -98,26 +98,26 @@ fn decoded_status(data: &[u8]) {
         let destination = "server.example:7511".parse().unwrap();
         let mut open = Open::new(
             id,
-            Service::COPY,
+            ServiceName::COPY,
             route.parse().unwrap(),
             destination,
             Duration::from_secs(1),
         );
-        open.padding = Some(MAX_PADDING).filter(|_| route.starts_with('d'));
+        open.padding = Some(MAX_PADDING_BYTES).filter(|_| route.starts_with('d'));
         let mut chain = Chain::new(
             &open,
             Some(PublicKey::from_bytes([5; 32])).filter(|_| route.contains('@')),
         );
         match chain.feed(data) {
-            Ok(Progress::Established { consumed }) => assert!(consumed <= data.len()),
-            Ok(Progress::Waiting) => {}
+            Ok(ChainProgress::Established { consumed }) => assert!(consumed <= data.len()),
+            Ok(ChainProgress::Waiting) => {}
             Err(failure) => assert_short_line(&failure),
         }
     }
 }
 
 /// Decodes the bytes as an initiator that asked for this much padding.
-fn decoded_padded_status(data: &[u8], padding: u16) {
+fn check_padded_status(data: &[u8], padding: u16) {
     let whole = feed_status(&[data], padding);
     let (first, second) = data.split_at(data.len() / 3);
     assert_eq!(whole, feed_status(&[first, second], padding));
@@ -125,7 +125,7 @@ fn decoded_padded_status(data: &[u8], padding: u16) {
         assert_short_line(error);
     }
     if let Ok(Some((status, used))) = &whole {
-        let longest = MAX_STATUS + usize::from(padding);
+        let longest = MAX_STATUS_BYTES + usize::from(padding);
         assert!(*used <= longest && status.detail.chars().all(text::is_printable));
         let mut again = BytesMut::new();
         status.encode(&mut again);
@@ -145,13 +145,13 @@ fn feed_status(pieces: &[&[u8]], padding: u16) -> Result<Option<(Status, usize)>
             return Ok(Some((status, before + used)));
         }
         before += piece.len();
-        assert!(decoder.held() <= before.min(MAX_STATUS + usize::from(padding)));
+        assert!(decoder.buffered_bytes() <= before.min(MAX_STATUS_BYTES + usize::from(padding)));
     }
     Ok(None)
 }
 
 /// Returns a frame with a valid length and CRC around `body`, so that the parser reaches the body.
-fn framed(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
+fn build_frame(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(12 + body.len()).unwrap_or(u16::MAX);
     let mut frame = [&magic[..], &own, &length.to_be_bytes(), &[0; 4], body].concat();
     let crc = crc32fast::hash(&frame);
@@ -161,15 +161,15 @@ fn framed(magic: [u8; 4], own: [u8; 2], body: &[u8]) -> Vec<u8> {
 
 /// Tests any text as typed by a person or read from a file: a route, an endpoint, a host, a key, a
 /// service.
-pub(super) fn texts(data: &[u8]) {
+pub(super) fn check_texts(data: &[u8]) {
     assert!(text::printable(data).chars().all(text::is_printable));
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    written_and_read::<Route>(text);
-    written_and_read::<Endpoint>(text);
-    written_and_read::<PublicKey>(text);
-    written_and_read::<Service>(text);
+    check_text_round_trip::<Route>(text);
+    check_text_round_trip::<Endpoint>(text);
+    check_text_round_trip::<PublicKey>(text);
+    check_text_round_trip::<ServiceName>(text);
     if let Ok(route) = text.parse::<Route>() {
         assert!(route.hops().len() <= crate::MAX_HOPS);
         assert!(
@@ -189,7 +189,7 @@ pub(super) fn texts(data: &[u8]) {
     }
 }
 
-fn written_and_read<T>(text: &str)
+fn check_text_round_trip<T>(text: &str)
 where
     T: FromStr<Err: Display + std::fmt::Debug + PartialEq> + Display + std::fmt::Debug + PartialEq,
 {

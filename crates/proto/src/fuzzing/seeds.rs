@@ -6,7 +6,7 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status,
+    CircuitGrant, Endpoint, Open, PublicKey, Route, ServiceName, SessionId, SigningKey, Status,
     StatusCode, TraceContext, UnknownOption, VersionRange,
 };
 
@@ -22,10 +22,10 @@ fn key(number: u8) -> SigningKey {
     SigningKey::from_pkcs8(&[&PREFIX[..], &[number; 32]].concat()).unwrap()
 }
 
-fn signed(route: &str, change: impl FnOnce(&mut Open)) -> Vec<u8> {
+fn signed_open(route: &str, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     let mut open = Open::new(
         SessionId::from_bytes([1; 16]),
-        Service::COPY,
+        ServiceName::COPY,
         route.parse().unwrap(),
         "server.example:7511".parse::<Endpoint>().unwrap(),
         Duration::from_secs(20),
@@ -33,11 +33,11 @@ fn signed(route: &str, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     change(&mut open);
     open.sign(&key(1), 1_700_000_000_000).unwrap();
     let mut bytes = BytesMut::new();
-    open.departing().encode(&mut bytes).unwrap();
+    open.for_first_hop().encode(&mut bytes).unwrap();
     bytes.to_vec()
 }
 
-fn every_option(open: &mut Open) {
+fn set_every_option(open: &mut Open) {
     open.service = "a-service-of-thirty-two-letters-".parse().unwrap();
     open.cursor = 1;
     open.passed = vec![key(2).public()];
@@ -53,17 +53,17 @@ fn every_option(open: &mut Open) {
         parent_id: [8; 8],
         flags: 1,
     });
-    open.unknown = unknown();
+    open.unknown = unknown_options();
 }
 
-fn to_a_server(open: &mut Open) {
-    open.service = Service::TCP;
+fn set_server(open: &mut Open) {
+    open.service = ServiceName::TCP;
     open.onward = Some("[2001:db8::7]:443".parse().unwrap());
     open.rate = Some(10_000_000_000);
     open.duration = Some(3600);
 }
 
-fn unknown() -> Vec<UnknownOption> {
+fn unknown_options() -> Vec<UnknownOption> {
     [(1000, &b"later"[..]), (0x4000 | 1001, b"")]
         .map(|(kind, value)| UnknownOption {
             kind,
@@ -73,7 +73,7 @@ fn unknown() -> Vec<UnknownOption> {
 }
 
 /// Encodes an option: kind, length, value.
-fn option(kind: u16, value: &[u8]) -> Vec<u8> {
+fn encode_option(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(value.len()).unwrap();
     [&kind.to_be_bytes()[..], &length.to_be_bytes(), value].concat()
 }
@@ -86,7 +86,7 @@ fn with_option(whole: &[u8], kind: u16, replaced: Option<&[u8]>) -> Vec<u8> {
         if u16::from_be_bytes([a, b]) == kind {
             out.extend(
                 replaced
-                    .map(|value| option(kind, value))
+                    .map(|value| encode_option(kind, value))
                     .unwrap_or_default(),
             );
         } else {
@@ -97,7 +97,7 @@ fn with_option(whole: &[u8], kind: u16, replaced: Option<&[u8]>) -> Vec<u8> {
     out
 }
 
-fn changed(bytes: &[u8], at: usize, to: &[u8]) -> Vec<u8> {
+fn with_bytes_changed(bytes: &[u8], at: usize, to: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.splice(at..at + to.len(), to.iter().copied());
     bytes
@@ -121,31 +121,31 @@ fn grant() -> CircuitGrant {
     grant
 }
 
-pub(super) fn circuit_grant() -> Vec<Seed> {
+pub(super) fn circuit_grant_seeds() -> Vec<Seed> {
     let whole = grant().to_bytes().unwrap();
     [
         ("whole", whole.clone()),
         ("cut-short", whole[..50].to_vec()),
-        ("another-version", changed(&whole, 0, &[2])),
-        ("no-circuit", changed(&whole, 1, &[0])),
+        ("another-version", with_bytes_changed(&whole, 0, &[2])),
+        ("no-circuit", with_bytes_changed(&whole, 1, &[0])),
         ("empty", Vec::new()),
     ]
     .map(|(name, bytes)| (name.to_owned(), bytes))
     .into()
 }
 
-pub(super) fn open() -> Vec<Seed> {
+pub(super) fn open_seeds() -> Vec<Seed> {
     let depot = key(2).public();
-    let direct = signed("direct", |_| {});
-    let three = signed(
+    let direct = signed_open("direct", |_| {});
+    let three = signed_open(
         &format!("{depot}@d1.example,~192.0.2.1:99,~{depot}@[2001:db8::1]"),
         |_| {},
     );
-    let full = signed(&format!("{depot}@d1.example,~d2.example"), every_option);
-    let server = signed("d1.example", to_a_server);
-    let granted = signed("d1.example", |open| open.grant = Some(Box::new(grant())));
+    let full = signed_open(&format!("{depot}@d1.example,~d2.example"), set_every_option);
+    let server = signed_open("d1.example", set_server);
+    let granted = signed_open("d1.example", |open| open.grant = Some(Box::new(grant())));
     let other_versions = |min, max| {
-        let mut bytes = signed("direct", |open| {
+        let mut bytes = signed_open("direct", |open| {
             open.versions = VersionRange { min: 1, max }
         });
         bytes[4] = min;
@@ -156,22 +156,25 @@ pub(super) fn open() -> Vec<Seed> {
     [
         ("direct", direct.clone()),
         ("three-hops", three.clone()),
-        ("sixteen-hops", signed(&vec!["h"; 16].join(","), |_| {})),
+        (
+            "sixteen-hops",
+            signed_open(&vec!["h"; 16].join(","), |_| {}),
+        ),
         ("every-option", full.clone()),
         (
             "many-passed",
-            signed("~h", |open| {
+            signed_open("~h", |open| {
                 open.passed = (0..32).map(|n| PublicKey::from_bytes([n; 32])).collect()
             }),
         ),
         (
             "unknown-options",
-            signed("direct", |open| open.unknown = unknown()),
+            signed_open("direct", |open| open.unknown = unknown_options()),
         ),
-        ("hop-limit-0", signed("h", |open| open.hop_limit = 0)),
+        ("hop-limit-0", signed_open("h", |open| open.hop_limit = 0)),
         (
             "budget-0",
-            signed("h", |open| open.setup_budget = Duration::ZERO),
+            signed_open("h", |open| open.setup_budget = Duration::ZERO),
         ),
         (
             "early-data-behind",
@@ -180,8 +183,11 @@ pub(super) fn open() -> Vec<Seed> {
         ("cut-short", direct[..40].to_vec()),
         ("header-only", direct[..HEADER].to_vec()),
         ("wrong-crc", bad_crc),
-        ("length-3", changed(&direct, 6, &[0, 3])),
-        ("length-65535", changed(&direct, 6, &[0xff, 0xff])),
+        ("length-3", with_bytes_changed(&direct, 6, &[0, 3])),
+        (
+            "length-65535",
+            with_bytes_changed(&direct, 6, &[0xff, 0xff]),
+        ),
         ("versions-1-to-9", other_versions(1, 9)),
         ("versions-2-to-3", other_versions(2, 3)),
         ("another-protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
@@ -263,18 +269,18 @@ pub(super) fn open() -> Vec<Seed> {
         ),
         (
             "body-unknown-critical",
-            [&direct[HEADER..], &option(0x8000 | 1000, b"x")].concat(),
+            [&direct[HEADER..], &encode_option(0x8000 | 1000, b"x")].concat(),
         ),
-        ("body-option-0", option(0, b"")),
+        ("body-option-0", encode_option(0, b"")),
     ]
     .map(|(name, bytes)| (name.to_owned(), bytes))
     .to_vec()
 }
 
-pub(super) fn status() -> Vec<Seed> {
+pub(super) fn status_seeds() -> Vec<Seed> {
     let mut open = Open::new(
         SessionId::from_bytes([1; 16]),
-        Service::COPY,
+        ServiceName::COPY,
         "d1.example,d2.example".parse::<Route>().unwrap(),
         "server.example:7511".parse().unwrap(),
         Duration::from_secs(1),
@@ -294,21 +300,21 @@ pub(super) fn status() -> Vec<Seed> {
     failed.at = Some("server.example:7511".parse().unwrap());
     failed.payload_forwarded = true;
     failed.detail = "connection refused".to_owned();
-    failed.unknown = unknown().into_iter().take(1).collect();
+    failed.unknown = unknown_options().into_iter().take(1).collect();
     let mut steering = failed.clone();
     steering.detail = "\u{1b}[2J\u{202e}\u{2028}\u{200b}".repeat(20);
     let established = signed(all(1), 2);
     let chain = [
         established.clone(),
         signed(all(2), 3),
-        signed(Status::of_acceptor(StatusCode::Ok, 3), 4),
+        signed(Status::from_acceptor(StatusCode::Ok, 3), 4),
     ]
     .concat();
     let full = signed(failed.clone(), 2);
     let padded = signed(
         Status {
             padding: 600,
-            ..Status::of_acceptor(StatusCode::Ok, 1)
+            ..Status::from_acceptor(StatusCode::Ok, 1)
         },
         4,
     );
@@ -324,18 +330,21 @@ pub(super) fn status() -> Vec<Seed> {
         ),
         (
             "of-the-acceptor",
-            signed(Status::of_acceptor(StatusCode::Unauthorised, 1), 4),
+            signed(Status::from_acceptor(StatusCode::Unauthorised, 1), 4),
         ),
         (
             "tls-behind",
             [
-                &signed(Status::of_acceptor(StatusCode::Ok, 1), 4)[..],
+                &signed(Status::from_acceptor(StatusCode::Ok, 1), 4)[..],
                 b"\x16\x03\x03\0\x7a",
             ]
             .concat(),
         ),
         ("cut-short", established[..20].to_vec()),
-        ("length-65535", changed(&established, 6, &[0xff, 0xff])),
+        (
+            "length-65535",
+            with_bytes_changed(&established, 6, &[0xff, 0xff]),
+        ),
         ("another-protocol", b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
         (
             "body-established",
@@ -352,17 +361,17 @@ pub(super) fn status() -> Vec<Seed> {
         ),
         (
             "body-unknown-critical",
-            [&full[HEADER..], &option(0x8000 | 1001, b"x")].concat(),
+            [&full[HEADER..], &encode_option(0x8000 | 1001, b"x")].concat(),
         ),
     ]
     .map(|(name, bytes)| (name.to_owned(), bytes))
     .to_vec()
 }
 
-pub(super) fn texts() -> Vec<Seed> {
+pub(super) fn typed_text_seeds() -> Vec<Seed> {
     let key = key(2).public();
     let keyed = format!("{key}@d1.example,~{key}@[2001:db8::1]:99");
-    super::texts(&[
+    super::text_seeds(&[
         ("direct", "direct"),
         ("hops", "d1.example,~192.0.2.1:99,[::1]"),
         ("keyed-hops", &keyed),

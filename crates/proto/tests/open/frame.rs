@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_proto::{MAX_OPEN, OpenDecoder, OpenError, Refusal, TraceContext, UnknownOption};
+use longhaul_proto::{
+    MAX_OPEN_BYTES, OpenDecoder, OpenError, OpenRefusal, TraceContext, UnknownOption,
+};
 
 use crate::{bytes, decode, key, resealed, signed, with_option};
 
@@ -79,7 +81,7 @@ fn lengths_outside_the_bounds_are_refused_at_once() {
         head.extend(length.to_be_bytes());
         let mut decoder = OpenDecoder::new();
         assert_eq!(decoder.feed(&head), Err(OpenError::Length(length.into())));
-        assert!(decoder.held() <= 8);
+        assert!(decoder.buffered_bytes() <= 8);
     }
 }
 
@@ -89,7 +91,7 @@ fn an_open_over_the_limit_cannot_be_encoded() {
     let open = signed(|open| {
         open.unknown = vec![UnknownOption {
             kind: 0x1000,
-            value: vec![0; MAX_OPEN],
+            value: vec![0; MAX_OPEN_BYTES],
         }]
     });
     let mut out = BytesMut::from(&b"before"[..]);
@@ -169,13 +171,13 @@ fn unknown_options_are_forwarded_unless_critical() {
         ];
     });
     let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
-    let onward = found.passed_on(key().public(), Duration::ZERO).unwrap();
+    let onward = found.forwarded(key().public(), Duration::ZERO).unwrap();
     assert_eq!(onward.unknown, open.unknown);
     assert_eq!(onward.verify(), Ok(()));
     // The signature covers every option not marked mutable, known or unknown.
     let mut changed = onward.clone();
     changed.unknown[0].value[0] ^= 1;
-    assert_eq!(changed.verify(), Err(Refusal::BadSignature));
+    assert_eq!(changed.verify(), Err(OpenRefusal::BadSignature));
     let mut changed = onward;
     changed.unknown[1].value.push(1);
     assert_eq!(changed.verify(), Ok(()));

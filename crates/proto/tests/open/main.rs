@@ -10,7 +10,7 @@ mod rules;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_proto::{Open, OpenDecoder, OpenError, Route, Service, SessionId, SigningKey};
+use longhaul_proto::{Open, OpenDecoder, OpenError, Route, ServiceName, SessionId, SigningKey};
 
 const NOW: u64 = 1_800_000_000_000;
 
@@ -30,12 +30,12 @@ fn signed(change: impl FnOnce(&mut Open)) -> Open {
     let destination = "server.example:7511".parse().unwrap();
     let mut open = Open::new(
         SessionId::from_bytes([9; 16]),
-        Service::COPY,
+        ServiceName::COPY,
         route,
         destination,
         Duration::from_millis(19_500),
     )
-    .departing();
+    .for_first_hop();
     change(&mut open);
     open.sign(&key(), NOW).unwrap();
     open

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_proto::{Endpoint, MAX_PADDING, OpenError, Refusal, Service};
+use longhaul_proto::{Endpoint, MAX_PADDING_BYTES, OpenError, OpenRefusal, ServiceName};
 
 use crate::{bytes, decode, edited, key, signed};
 
@@ -11,7 +11,7 @@ use crate::{bytes, decode, edited, key, signed};
 fn a_server_is_named_exactly_if_the_service_is_tcp() {
     let server: Endpoint = "[2001:db8::7]:443".parse().unwrap();
     let open = signed(|open| {
-        open.service = Service::TCP;
+        open.service = ServiceName::TCP;
         open.onward = Some(server.clone());
     });
     let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
@@ -22,8 +22,8 @@ fn a_server_is_named_exactly_if_the_service_is_tcp() {
     // The signature covers it, and no depot changes it.
     let mut elsewhere = found.clone();
     elsewhere.onward = Some("[2001:db8::7]:22".parse().unwrap());
-    assert_eq!(elsewhere.verify(), Err(Refusal::BadSignature));
-    let passed_on = found.passed_on(key().public(), Duration::ZERO).unwrap();
+    assert_eq!(elsewhere.verify(), Err(OpenRefusal::BadSignature));
+    let passed_on = found.forwarded(key().public(), Duration::ZERO).unwrap();
     assert_eq!(passed_on.onward, found.onward);
     let without = decode(&edited(&open, |options| {
         options.retain(|(kind, _)| *kind != 0x8000 | 18)
@@ -67,7 +67,7 @@ fn wishes_are_forwarded_as_signed() {
         open.rate = Some(10_000_000_000);
         open.duration = Some(3600);
     });
-    let passed_on = open.passed_on(key().public(), Duration::ZERO).unwrap();
+    let passed_on = open.forwarded(key().public(), Duration::ZERO).unwrap();
     let (found, _) = decode(&bytes(&passed_on)).unwrap().unwrap();
     assert_eq!(
         (found.size, found.rate, found.duration),
@@ -76,7 +76,7 @@ fn wishes_are_forwarded_as_signed() {
     assert_eq!(found.verify(), Ok(()));
     let mut more = found.clone();
     more.rate = Some(20_000_000_000);
-    assert_eq!(more.verify(), Err(Refusal::BadSignature));
+    assert_eq!(more.verify(), Err(OpenRefusal::BadSignature));
     for number in [16, 17] {
         for value in [vec![0; 8], vec![0, 0, 0, 1]] {
             let odd = decode(&edited(&open, |options| {
@@ -97,16 +97,19 @@ fn wishes_are_forwarded_as_signed() {
 /// LH-OPEN-16.
 #[test]
 fn padding_is_asked_for_within_its_bounds() {
-    let open = signed(|open| open.padding = Some(MAX_PADDING));
-    let passed_on = open.passed_on(key().public(), Duration::ZERO).unwrap();
+    let open = signed(|open| open.padding = Some(MAX_PADDING_BYTES));
+    let passed_on = open.forwarded(key().public(), Duration::ZERO).unwrap();
     let (found, _) = decode(&bytes(&passed_on)).unwrap().unwrap();
-    assert_eq!((found.padding, found.verify()), (Some(MAX_PADDING), Ok(())));
+    assert_eq!(
+        (found.padding, found.verify()),
+        (Some(MAX_PADDING_BYTES), Ok(()))
+    );
     let mut less = found.clone();
     less.padding = None;
-    assert_eq!(less.verify(), Err(Refusal::BadSignature));
+    assert_eq!(less.verify(), Err(OpenRefusal::BadSignature));
     for value in [
         &[0, 0][..],
-        &(MAX_PADDING + 1).to_be_bytes(),
+        &(MAX_PADDING_BYTES + 1).to_be_bytes(),
         &[1],
         &[0, 0, 1],
     ] {

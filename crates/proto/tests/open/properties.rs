@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, MAX_PADDING, Open, OpenDecoder, PublicKey, Route,
-    Service, SessionId, UnknownOption,
+    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN_BYTES, MAX_PADDING_BYTES, Open, OpenDecoder, PublicKey,
+    Route, ServiceName, SessionId, UnknownOption,
 };
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ prop_compose! {
         rate in prop::option::of(1u64..),
         duration in prop::option::of(1u64..),
         onward in prop::option::of(any_endpoint()),
-        padding in prop::option::of(1..=MAX_PADDING),
+        padding in prop::option::of(1..=MAX_PADDING_BYTES),
     ) -> Open {
         let hop = |(endpoint, strict, key): (Endpoint, bool, Option<[u8; 32]>)| {
             longhaul_proto::Hop { endpoint, strict, key: key.map(PublicKey::from_bytes) }
@@ -64,9 +64,9 @@ prop_compose! {
         (open.purpose, open.circuit) = (purpose, circuit);
         (open.rate, open.duration, open.padding) = (rate, duration, padding);
         if let Some(server) = onward {
-            (open.service, open.onward) = (Service::TCP, Some(server));
-        } else if open.service == Service::TCP {
-            open.service = Service::COPY;
+            (open.service, open.onward) = (ServiceName::TCP, Some(server));
+        } else if open.service == ServiceName::TCP {
+            open.service = ServiceName::COPY;
         }
         let unknown = |(number, (mutable, value)): (u16, (bool, Vec<u8>))| UnknownOption {
             kind: number | if mutable { 0x4000 } else { 0 },
@@ -126,6 +126,6 @@ proptest! {
         input.extend(tail);
         let mut decoder = OpenDecoder::new();
         let _ = decoder.feed(&input);
-        prop_assert!(decoder.held() <= input.len().min(MAX_OPEN));
+        prop_assert!(decoder.buffered_bytes() <= input.len().min(MAX_OPEN_BYTES));
     }
 }

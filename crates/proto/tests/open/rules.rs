@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Admission, MAX_PASSED, Next, Open, PublicKey, Refusal, Route, Service, SessionId, SigningKey,
-    StatusCode, TraceContext,
+    Admission, MAX_PASSED_DEPOTS, NextReceiver, Open, OpenRefusal, PublicKey, Route, ServiceName,
+    SessionId, SigningKey, StatusCode, TraceContext,
 };
 
 use crate::{NOW, key, signed};
@@ -15,7 +15,7 @@ use crate::{NOW, key, signed};
 fn a_binding_is_unique_to_its_open() {
     let open = signed(|_| ());
     let onward = open
-        .passed_on(key().public(), Duration::from_secs(1))
+        .forwarded(key().public(), Duration::from_secs(1))
         .unwrap();
     assert_eq!(onward.binding(), open.binding());
     let later = signed(|open| open.session_id = SessionId::from_bytes([1; 16]));
@@ -36,7 +36,7 @@ fn a_depot_must_have_the_key_that_the_route_names() {
         let mut open = signed(|open| open.route = route.parse().unwrap());
         change(&mut open);
         Admission::new(me)
-            .depot(&open, NOW, |_| true)
+            .check_at_depot(&open, NOW, |_| true)
             .map_err(|refusal| refusal.code())
     };
     let route = format!("{mine}@d1,~d2");
@@ -56,7 +56,7 @@ fn a_depot_must_have_the_key_that_the_route_names() {
     );
     assert_eq!(
         admitted(mine, &route, |open| open.passed =
-            vec![PublicKey::from_bytes([9; 32]); MAX_PASSED]),
+            vec![PublicKey::from_bytes([9; 32]); MAX_PASSED_DEPOTS]),
         Err(StatusCode::HopLimit)
     );
 }
@@ -67,7 +67,7 @@ fn an_acceptor_accepts_only_offered_services() {
     let open = signed(|open| (open.route, open.cursor) = (Route::direct(), 1));
     let asked = |knows: bool, offers: bool| {
         Admission::new(key().public())
-            .acceptor(&open, NOW, |_| knows, |_| offers)
+            .check_at_acceptor(&open, NOW, |_| knows, |_| offers)
             .map_err(|refusal| refusal.code())
     };
     assert_eq!(asked(true, true), Ok(()));
@@ -84,7 +84,7 @@ fn an_acceptor_accepts_only_offered_services() {
 fn the_signature_covers_what_depots_may_not_change() {
     let open = signed(|open| open.size = Some(5));
     let mut moved = open
-        .passed_on(
+        .forwarded(
             SigningKey::generate().unwrap().public(),
             Duration::from_millis(500),
         )
@@ -97,7 +97,7 @@ fn the_signature_covers_what_depots_may_not_change() {
     assert_eq!(moved.verify(), Ok(()));
     let changes: [fn(&mut Open); 11] = [
         |open| open.session_id = SessionId::from_bytes([8; 16]),
-        |open| open.service = Service::PERF,
+        |open| open.service = ServiceName::PERF,
         |open| {
             open.route = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@depot1.example"
                 .parse()
@@ -117,7 +117,7 @@ fn the_signature_covers_what_depots_may_not_change() {
         change(&mut forged);
         assert_eq!(
             forged.verify(),
-            Err(Refusal::BadSignature),
+            Err(OpenRefusal::BadSignature),
             "change {index}"
         );
     }
@@ -129,34 +129,37 @@ fn a_route_is_followed_hop_by_hop() {
     let depot = key().public();
     let open = signed(|open| open.hop_limit = 4);
     assert_eq!(open.position(), 1);
-    assert!(matches!(open.next(), Next::Hop(hop) if !hop.strict));
+    assert!(matches!(open.next_receiver(), NextReceiver::Hop(hop) if !hop.strict));
     let added = open.detour(depot, Duration::from_millis(100)).unwrap();
     assert_eq!(
         (added.cursor, added.hop_limit, added.position()),
         (open.cursor, 3, 2)
     );
     assert_eq!(added.setup_budget, Duration::from_millis(19_400));
-    let second = added.passed_on(depot, Duration::ZERO).unwrap();
-    assert!(matches!(second.next(), Next::Hop(hop) if hop.strict));
+    let second = added.forwarded(depot, Duration::ZERO).unwrap();
+    assert!(matches!(second.next_receiver(), NextReceiver::Hop(hop) if hop.strict));
     assert!(matches!(
         second.detour(depot, Duration::ZERO),
-        Err(Refusal::Misrouted(_))
+        Err(OpenRefusal::Misrouted(_))
     ));
-    let third = second.passed_on(depot, Duration::ZERO).unwrap();
-    assert_eq!(third.next(), Next::Destination(&open.destination));
+    let third = second.forwarded(depot, Duration::ZERO).unwrap();
+    assert_eq!(
+        third.next_receiver(),
+        NextReceiver::Destination(&open.destination)
+    );
     assert!(matches!(
         third.detour(depot, Duration::ZERO),
-        Err(Refusal::Misrouted(_))
+        Err(OpenRefusal::Misrouted(_))
     ));
     assert_eq!(
-        third.passed_on(depot, Duration::from_secs(20)),
-        Err(Refusal::SetupTimeout)
+        third.forwarded(depot, Duration::from_secs(20)),
+        Err(OpenRefusal::SetupTimeout)
     );
-    let last = third.passed_on(depot, Duration::ZERO).unwrap();
-    assert_eq!(last.next(), Next::Here);
+    let last = third.forwarded(depot, Duration::ZERO).unwrap();
+    assert_eq!(last.next_receiver(), NextReceiver::Here);
     assert_eq!(last.hop_limit, 0);
     assert_eq!(
-        last.passed_on(depot, Duration::ZERO),
-        Err(Refusal::HopLimit)
+        last.forwarded(depot, Duration::ZERO),
+        Err(OpenRefusal::HopLimit)
     );
 }

@@ -11,8 +11,8 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, Chain, ChainFailure, Endpoint, Open, OpenDecoder, Progress, Refusal, Route, Service,
-    SessionId, SigningKey, Status, StatusCode,
+    Admission, Chain, ChainFailure, ChainProgress, Endpoint, Open, OpenDecoder, OpenRefusal, Route,
+    ServiceName, SessionId, SigningKey, Status, StatusCode,
 };
 
 /// Microseconds since the initiator began.
@@ -165,7 +165,7 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
     };
     let mut open = Open::new(
         SessionId::from_bytes([5; 16]),
-        Service::COPY,
+        ServiceName::COPY,
         route.clone(),
         destination(),
         Duration::from_secs(20),
@@ -193,7 +193,7 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
     };
     world.dial(0, true);
     if let Some(at) = more_at {
-        world.at(at, Event::WriteMore);
+        world.schedule(at, Event::WriteMore);
     }
     while let Some(Reverse((time, _, event))) = world.events.pop() {
         world.now = time;
@@ -204,7 +204,7 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
 }
 
 impl World {
-    fn at(&mut self, time: Time, event: Event) {
+    fn schedule(&mut self, time: Time, event: Event) {
         self.sequence += 1;
         self.events.push(Reverse((time, self.sequence, event)));
     }
@@ -213,7 +213,7 @@ impl World {
     /// trip.
     fn dial(&mut self, place: usize, succeeds: bool) {
         self.outcome.dialled.push(place + 1);
-        self.at(
+        self.schedule(
             self.now + 2 * self.delays[place],
             Event::Connected(place, succeeds),
         );
@@ -222,19 +222,19 @@ impl World {
     fn send_down(&mut self, from: usize, bytes: &[u8]) {
         let arrival = self.now + self.delays[from];
         for part in bytes.chunks(self.segment) {
-            self.at(arrival, Event::Down(from + 1, part.to_vec()));
+            self.schedule(arrival, Event::Down(from + 1, part.to_vec()));
         }
     }
 
     fn send_up(&mut self, from: usize, bytes: &[u8]) {
         let arrival = self.now + self.delays[from - 1];
         for part in bytes.chunks(self.segment) {
-            self.at(arrival, Event::Up(from - 1, part.to_vec()));
+            self.schedule(arrival, Event::Up(from - 1, part.to_vec()));
         }
     }
 
     fn close_up(&mut self, from: usize) {
-        self.at(self.now + self.delays[from - 1], Event::ClosedUp(from - 1));
+        self.schedule(self.now + self.delays[from - 1], Event::ClosedUp(from - 1));
     }
 
     fn step(&mut self, event: Event) {
@@ -263,7 +263,11 @@ impl World {
     fn initiator_sends(&mut self) {
         self.connected = true;
         let mut flight = BytesMut::new();
-        self.open.clone().departing().encode(&mut flight).unwrap();
+        self.open
+            .clone()
+            .for_first_hop()
+            .encode(&mut flight)
+            .unwrap();
         flight.extend_from_slice(EARLY);
         self.outcome.first_flight = flight.len();
         self.send_down(0, &flight);
@@ -276,8 +280,8 @@ impl World {
         let mut payload = bytes;
         if !self.established {
             match self.chain.feed(bytes) {
-                Ok(Progress::Waiting) => return,
-                Ok(Progress::Established { consumed }) => payload = &bytes[consumed..],
+                Ok(ChainProgress::Waiting) => return,
+                Ok(ChainProgress::Established { consumed }) => payload = &bytes[consumed..],
                 Err(failure) => {
                     self.outcome.failure = Some(*failure);
                     return;
@@ -338,7 +342,7 @@ impl World {
         if place.open.is_some() {
             return place.held.extend(bytes);
         }
-        if place.decoder.held() == 0 {
+        if place.decoder.buffered_bytes() == 0 {
             place.began = now;
         }
         let Some((open, used)) = place.decoder.feed(bytes).unwrap() else {
@@ -346,10 +350,13 @@ impl World {
         };
         place.held.extend(&bytes[used..]);
         let position = open.position();
-        if let Err(refusal) = place.admission.depot(&open, clock, |_| knows) {
+        if let Err(refusal) = place.admission.check_at_depot(&open, clock, |_| knows) {
             return self.fail(number, Status::new(refusal.code(), position));
         }
-        assert_eq!(open.next().endpoint(), Some(&self.endpoint(number + 1)));
+        assert_eq!(
+            open.next_receiver().endpoint(),
+            Some(&self.endpoint(number + 1))
+        );
         self.places.get_mut(&number).unwrap().open = Some(open);
         self.dial(number, self.fault.dial != Some(number));
     }
@@ -370,10 +377,10 @@ impl World {
             return self.close_up(number);
         }
         let onward =
-            match open.passed_on(place.key.public(), Duration::from_micros(now - place.began)) {
+            match open.forwarded(place.key.public(), Duration::from_micros(now - place.began)) {
                 Ok(onward) => onward,
                 Err(refusal) => {
-                    status.code = Refusal::code(&refusal);
+                    status.code = OpenRefusal::code(&refusal);
                     return self.fail(number, status);
                 }
             };
@@ -404,16 +411,16 @@ impl World {
             };
             payload = &bytes[used..];
             let position = open.position();
-            if let Err(refusal) = place.admission.acceptor(
+            if let Err(refusal) = place.admission.check_at_acceptor(
                 &open,
                 clock,
                 |_| knows,
-                |service| *service == Service::COPY,
+                |service| *service == ServiceName::COPY,
             ) {
-                return self.fail(number, Status::of_acceptor(refusal.code(), position));
+                return self.fail(number, Status::from_acceptor(refusal.code(), position));
             }
             place.relaying = true;
-            self.answer(number, Status::of_acceptor(StatusCode::Ok, position));
+            self.answer(number, Status::from_acceptor(StatusCode::Ok, position));
         }
         if !payload.is_empty() {
             if self.outcome.first_payload.is_none() {

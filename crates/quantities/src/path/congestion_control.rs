@@ -56,7 +56,7 @@ impl CongestionControl {
 
     /// Returns the loss at which the average window is `segments`.
     #[must_use]
-    pub fn most_loss(self, segments: f64, rtt: Duration) -> Probability {
+    pub fn loss_at_window(self, segments: f64, rtt: Duration) -> Probability {
         let reno = MATHIS_SQUARED / (segments * segments);
         // By the formula, a window of a segment or two survives any loss. The formula does not hold
         // there.

@@ -55,8 +55,8 @@ fn a_reno_flow_carries_what_mathis_says() {
     // MSS / RTT * sqrt(3/2) / sqrt(p): 1448 bytes, 106 ms, 8e-4.
     let mut path = hop(155e6, 106);
     path.loss = loss(8e-4);
-    let steady = path.steady();
-    assert_eq!(steady.bound, Bound::Loss);
+    let steady = path.steady_rate();
+    assert_eq!(steady.bound, RateBound::Loss);
     close(
         steady.rate.bits_per_second(),
         1448.0 * 8.0 / 0.106 * 1.5f64.sqrt() / 8e-4f64.sqrt(),
@@ -69,18 +69,18 @@ fn a_reno_flow_carries_what_mathis_says() {
 fn hop_carries_one_window_per_round_trip() {
     let mut path = hop(20e6, 120);
     path.window = Some(ByteCount(65_536));
-    assert_eq!(path.steady().bound, Bound::Window);
+    assert_eq!(path.steady_rate().bound, RateBound::Window);
     close(
-        path.steady().rate.bits_per_second(),
+        path.steady_rate().rate.bits_per_second(),
         65_536.0 * 8.0 / 0.12,
         1e-12,
     );
     path.window = Some(ByteCount(300_000));
     assert_eq!(
-        path.steady(),
-        Steady {
+        path.steady_rate(),
+        SteadyRate {
             rate: path.rate,
-            bound: Bound::Rate
+            bound: RateBound::Rate
         }
     );
     close(path.bandwidth_delay_product(), 300_000.0, 1e-12);
@@ -124,18 +124,21 @@ fn slow_start_doubles_from_ten_segments() {
         // 8632 segments fill the hop: ten doublings, and the segments sent during them.
         (ByteCount(u64::MAX), 10, segments(10_230)),
     ] {
-        let ramp = path.ramp(bytes);
+        let ramp = path.slow_start_phase(bytes);
         assert_eq!(
             (ramp.round_trips, ramp.bytes),
             (round_trips, sent),
             "{bytes}"
         );
     }
-    assert_eq!(path.ramp(segments(50)).time, Duration::from_millis(250));
+    assert_eq!(
+        path.slow_start_phase(segments(50)).time,
+        Duration::from_millis(250)
+    );
     let small = hop(1e6, 1);
     assert_eq!(
-        small.ramp(ByteCount(u64::MAX)),
-        Ramp {
+        small.slow_start_phase(ByteCount(u64::MAX)),
+        SlowStartPhase {
             round_trips: 0,
             time: Duration::ZERO,
             bytes: ByteCount(0)
@@ -149,11 +152,11 @@ fn slow_start_exceeds_average_window_until_first_loss() {
     // The average window is 122 segments. A loss in 10,000 segments is not expected before the full
     // window of 8632.
     path.loss = loss(1e-4);
-    assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 10);
+    assert_eq!(path.slow_start_phase(ByteCount(u64::MAX)).round_trips, 10);
     // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent before it is noticed, far past the
     // average of 39.
     path.loss = loss(1e-3);
-    assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 7);
+    assert_eq!(path.slow_start_phase(ByteCount(u64::MAX)).round_trips, 7);
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn transfer_time_is_slow_start_plus_steady_rate() {
     let bytes = 1_000_000_000u64;
     let ramped = 10_230.0 * 1448.0;
     close(
-        path.time(ByteCount(bytes)).as_secs_f64(),
+        path.transfer_time(ByteCount(bytes)).as_secs_f64(),
         10.0 * 0.1 + (bytes as f64 - ramped) * 8.0 / 1e9 + 0.05,
         1e-9,
     );
@@ -173,16 +176,19 @@ fn transfer_time_is_slow_start_plus_steady_rate() {
         rtt: path.rtt / 4,
         ..lossy
     };
-    assert!(quarter.time(ByteCount(bytes)) < lossy.time(ByteCount(bytes)) / 3);
+    assert!(quarter.transfer_time(ByteCount(bytes)) < lossy.transfer_time(ByteCount(bytes)) / 3);
 }
 
 #[test]
 fn dead_hop_takes_forever_and_instant_hop_its_rate() {
     let dead = hop(0.0, 100);
-    assert_eq!(dead.time(ByteCount(1)), Duration::MAX);
-    assert_eq!(dead.steady().rate, Rate::ZERO);
+    assert_eq!(dead.transfer_time(ByteCount(1)), Duration::MAX);
+    assert_eq!(dead.steady_rate().rate, Rate::ZERO);
     let near = hop(8e6, 0);
-    assert_eq!(near.time(ByteCount(1_000_000)), Duration::from_secs(1));
+    assert_eq!(
+        near.transfer_time(ByteCount(1_000_000)),
+        Duration::from_secs(1)
+    );
 }
 
 #[test]
@@ -221,34 +227,34 @@ fn at_most(one: Duration, other: Duration) -> bool {
 proptest! {
     #[test]
     fn no_transfer_is_faster_than_the_links(hop in hops(), bytes in 0..1u64 << 50) {
-        let time = hop.time(ByteCount(bytes)).as_secs_f64();
+        let time = hop.transfer_time(ByteCount(bytes)).as_secs_f64();
         let least = bytes as f64 * 8.0 / hop.rate.bits_per_second();
         prop_assert!(time >= least * (1.0 - 1e-9), "{time} {least}");
-        prop_assert!(hop.steady().rate <= hop.rate);
-        let ramp = hop.ramp(ByteCount(bytes));
+        prop_assert!(hop.steady_rate().rate <= hop.rate);
+        let ramp = hop.slow_start_phase(ByteCount(bytes));
         prop_assert!(ramp.bytes <= ByteCount(bytes)
-            && at_most(ramp.time, hop.time(ByteCount(bytes))));
+            && at_most(ramp.time, hop.transfer_time(ByteCount(bytes))));
     }
 
     #[test]
     fn more_bytes_take_longer(hop in hops(), bytes in 0..1u64 << 50, more in 0..1u64 << 50) {
-        prop_assert!(at_most(hop.time(ByteCount(bytes)), hop.time(ByteCount(bytes + more))));
+        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes + more))));
     }
 
     #[test]
     fn a_longer_round_trip_takes_longer(hop in hops(), bytes in 0..1u64 << 40,
         factor in 1.0..10.0f64) {
         let longer = Hop { rtt: hop.rtt.mul_f64(factor), ..hop };
-        prop_assert!(longer.steady().rate.bits_per_second() <= hop.steady()
+        prop_assert!(longer.steady_rate().rate.bits_per_second() <= hop.steady_rate()
             .rate.bits_per_second() * (1.0 + 1e-9));
-        prop_assert!(at_most(hop.time(ByteCount(bytes)), longer.time(ByteCount(bytes))));
+        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), longer.transfer_time(ByteCount(bytes))));
     }
 
     #[test]
     fn more_loss_takes_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..1000.0f64) {
         let worse = Hop { loss: Probability::nearest(hop.loss.value() * factor), ..hop };
-        prop_assert!(worse.steady().rate <= hop.steady().rate);
-        prop_assert!(at_most(hop.time(ByteCount(bytes)), worse.time(ByteCount(bytes))));
+        prop_assert!(worse.steady_rate().rate <= hop.steady_rate().rate);
+        prop_assert!(at_most(hop.transfer_time(ByteCount(bytes)), worse.transfer_time(ByteCount(bytes))));
     }
 
     #[test]
@@ -256,19 +262,19 @@ proptest! {
         factor in 1.0..100.0f64) {
         let wider = Hop { window: hop.window.map(
             |window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
-        prop_assert!(at_most(wider.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
+        prop_assert!(at_most(wider.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes))));
         let faster = Hop { rate: Rate::nearest(hop.rate.bits_per_second() * factor), ..hop };
-        prop_assert!(at_most(faster.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
+        prop_assert!(at_most(faster.transfer_time(ByteCount(bytes)), hop.transfer_time(ByteCount(bytes))));
     }
 
     #[test]
     fn most_loss_is_where_average_window_fills_the_hop(hop in hops()) {
         prop_assume!(hop.full_window() > 2.0);
         let unlimited = Hop { window: None, ..hop };
-        let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part),
-            ..unlimited }.steady().bound;
-        prop_assert_eq!(at(0.999), Bound::Rate);
-        prop_assert_eq!(at(1.001), Bound::Loss);
+        let at = |part: f64| Hop { loss: Probability::nearest(hop.max_harmless_loss().value() * part),
+            ..unlimited }.steady_rate().bound;
+        prop_assert_eq!(at(0.999), RateBound::Rate);
+        prop_assert_eq!(at(1.001), RateBound::Loss);
     }
 
     #[test]
@@ -286,8 +292,8 @@ proptest! {
             control: if cubic { CongestionControl::Cubic } else { CongestionControl::Reno },
             initial_window,
         };
-        let _ = (hop.time(ByteCount(bytes)), hop.ramp(ByteCount(bytes)), hop.recovery());
-        prop_assert!(hop.most_loss().value() <= 1.0
-            && hop.steady().rate.bits_per_second().is_finite());
+        let _ = (hop.transfer_time(ByteCount(bytes)), hop.slow_start_phase(ByteCount(bytes)), hop.recovery());
+        prop_assert!(hop.max_harmless_loss().value() <= 1.0
+            && hop.steady_rate().rate.bits_per_second().is_finite());
     }
 }

@@ -9,36 +9,43 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use longhaul_proto::Host;
-use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
+use longhaul_session::{
+    ConnectOptions, Endpoint, Identity, Route, ServerTrust, ServiceName, Session,
+};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Compare, ConnectError, Connector, DEFAULT_PATIENCE, Destination, Error, Event, Hello,
-    Observer, Outcome, Portion, Progress, Request, SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, CopyDestination, CopyOutcome, CopyRequest, CopyToken,
+    DEFAULT_PATIENCE, Error, Hello, Observer, Portion, SessionConnector, Sources, TransferEvent,
+    TransferProgress, WriteOptions,
 };
 use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::resolve;
-use crate::connector::{beneath_root, named};
+use crate::connector::{open_host, parse_paths};
 use crate::message::{
-    Answer, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
+    CopyAsk, CopyDirection, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, FarAnswer, PathBytes,
 };
-use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
+use crate::search::{DIRECTION_TIMEOUT, SETUP_TIMEOUT, connect_to_host};
 
 /// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Copies, and reports events and at last the result.
-pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: UnboundedSender<Answer>) {
+pub(super) async fn run(
+    ask: CopyAsk,
+    identity: Arc<Identity>,
+    answers: UnboundedSender<FarAnswer>,
+) {
     let server = match reach(&ask, identity).await {
         Ok(server) => server,
         Err(reason) => {
-            let _ = answers.send(Answer::NotReached { reason });
+            let _ = answers.send(FarAnswer::NotReached { reason });
             return;
         }
     };
-    let progress = Arc::new(Progress::default());
-    let reporting = Arc::new(Reporting {
+    let progress = Arc::new(TransferProgress::default());
+    let reporting = Arc::new(EventReporter {
         answers: answers.clone(),
         report_done: ask.report_done,
         report_waiting: ask.patience_ms.is_some(),
@@ -61,32 +68,32 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
             kind: Some(kind(&error)),
         },
     };
-    let _ = answers.send(Answer::Progress(counts(&progress)));
-    let _ = answers.send(Answer::Ended(end));
+    let _ = answers.send(FarAnswer::Progress(counts(&progress)));
+    let _ = answers.send(FarAnswer::Ended(end));
 }
 
 async fn reporting_progress<T>(
     copy: impl Future<Output = T>,
-    progress: &Progress,
-    answers: &UnboundedSender<Answer>,
+    progress: &TransferProgress,
+    answers: &UnboundedSender<FarAnswer>,
 ) -> T {
     tokio::pin!(copy);
     let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             ended = &mut copy => return ended,
-            _ = tick.tick() => drop(answers.send(Answer::Progress(counts(progress)))),
+            _ = tick.tick() => drop(answers.send(FarAnswer::Progress(counts(progress)))),
         }
     }
 }
 
 /// Sessions to the other far side, with the first one established.
-struct Reached {
+struct ReachedServer {
     sessions: SessionConnector,
     first: Mutex<Option<Session>>,
 }
 
-impl Connector for Reached {
+impl Connector for ReachedServer {
     type Stream = Session;
 
     fn routes(&self) -> Vec<String> {
@@ -102,25 +109,25 @@ impl Connector for Reached {
     }
 }
 
-async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String> {
+async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<ReachedServer, String> {
     let host = ask.hosts.first().map_or("", String::as_str);
     let base = ConnectOptions {
         congestion: ask.congestion.clone(),
-        is_fetch: ask.direction == Direction::Pull,
+        is_fetch: ask.direction == CopyDirection::Pull,
         ..ConnectOptions::new(
-            Service::COPY,
+            ServiceName::COPY,
             Route::direct(),
-            Endpoint::new(named(host), ask.port),
+            Endpoint::new(open_host(host), ask.port),
             identity,
             ServerTrust::Pinned(ask.server),
         )
     };
-    let (session, address) = to_host(
+    let (session, address) = connect_to_host(
         ask.hosts.clone(),
         Some(ask.port),
         base.clone(),
         None,
-        DIRECTION_TIME_LIMIT,
+        DIRECTION_TIMEOUT,
         None,
     )
     .await?;
@@ -129,7 +136,7 @@ async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String
         setup_timeout: SETUP_TIMEOUT,
         ..base
     };
-    Ok(Reached {
+    Ok(ReachedServer {
         sessions: SessionConnector::new(base, vec![]),
         first: Mutex::new(Some(session)),
     })
@@ -137,27 +144,27 @@ async fn reach(ask: &CopyAsk, identity: Arc<Identity>) -> Result<Reached, String
 
 async fn carry_out(
     ask: &CopyAsk,
-    server: Reached,
-    progress: Arc<Progress>,
-    reporting: Arc<Reporting>,
-) -> Result<Outcome, Error> {
+    server: ReachedServer,
+    progress: Arc<TransferProgress>,
+    reporting: Arc<EventReporter>,
+) -> Result<CopyOutcome, Error> {
     let bytes = |paths: &[PathBytes]| paths.iter().map(|path| path.0.clone()).collect::<Vec<_>>();
     let home = resolve::home();
     let request = match ask.direction {
-        Direction::Push => Request::Push {
+        CopyDirection::Push => CopyRequest::Push {
             destination: plain(&ask.destination)?,
             into: ask.into,
             overwrite: ask.overwrite,
             fsync: ask.fsync,
             names: bytes(&ask.names),
         },
-        Direction::Pull => Request::Pull {
+        CopyDirection::Pull => CopyRequest::Pull {
             recursive: ask.recursive,
-            sources: beneath_root(&ask.sources)
+            sources: parse_paths(&ask.sources)
                 .map_err(|error| Error::Refused(error.to_string()))?,
         },
     };
-    let token = Token::random()?;
+    let token = CopyToken::random()?;
     let hello = Hello {
         token,
         request,
@@ -187,7 +194,7 @@ async fn carry_out(
         observer: reporting,
     };
     match ask.direction {
-        Direction::Push => {
+        CopyDirection::Push => {
             let paths: Vec<PathBuf> = ask
                 .sources
                 .iter()
@@ -196,14 +203,14 @@ async fn carry_out(
             let (sources, _) = Sources::local(&paths, ask.recursive)?;
             client.push(sources, ask.labels.clone()).await
         }
-        Direction::Pull => {
+        CopyDirection::Pull => {
             let options = WriteOptions {
                 overwrite: ask.overwrite,
                 fsync: ask.fsync,
                 resume: ask.resume,
             };
             let path = resolve::typed(&home, &ask.destination.0);
-            let destination = Destination::local(&path, bytes(&ask.names), options, token)?;
+            let destination = CopyDestination::local(&path, bytes(&ask.names), options, token)?;
             client.pull(destination, ask.labels.clone()).await
         }
     }
@@ -213,7 +220,7 @@ fn plain(path: &PathBytes) -> Result<RelPath, Error> {
     RelPath::from_bytes(&path.0).map_err(|error| Error::Refused(error.to_string()))
 }
 
-fn counts(progress: &Progress) -> CopyProgress {
+fn counts(progress: &TransferProgress) -> CopyProgress {
     CopyProgress {
         entries_found: progress.entries_found.load(Ordering::Relaxed),
         bytes_found: progress.bytes_found.load(Ordering::Relaxed),
@@ -222,7 +229,7 @@ fn counts(progress: &Progress) -> CopyProgress {
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
         bytes_resumed: Some(progress.bytes_resumed.load(Ordering::Relaxed)),
-        bytes_clear: progress.bytes_clear.load(Ordering::Relaxed),
+        bytes_clear: progress.bytes_plaintext.load(Ordering::Relaxed),
         files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
         bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),
         files_linked: progress.files_linked.load(Ordering::Relaxed),
@@ -250,36 +257,42 @@ fn millis(time: Duration) -> u64 {
 
 /// Reporter of events. Completed entries are only reported to a side that wants them, which must
 /// keep up.
-struct Reporting {
-    answers: UnboundedSender<Answer>,
+struct EventReporter {
+    answers: UnboundedSender<FarAnswer>,
     report_done: bool,
     /// True if the receiving side knows events about waiting.
     report_waiting: bool,
 }
 
-impl Observer for Reporting {
-    fn event(&self, event: Event) {
+impl Observer for EventReporter {
+    fn event(&self, event: TransferEvent) {
         let event = match event {
-            Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
-            Event::StreamLost {
+            TransferEvent::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
+            TransferEvent::StreamLost {
                 is_silent: true, ..
             } => return,
-            Event::Waiting { .. } | Event::Back { .. } | Event::BegunAgain { .. }
+            TransferEvent::Waiting { .. }
+            | TransferEvent::ArrivalResumed { .. }
+            | TransferEvent::CopyReplaced { .. }
                 if !self.report_waiting =>
             {
                 return;
             }
-            Event::Waiting { silence, patience } => CopyEvent::Waiting {
+            TransferEvent::Waiting { silence, patience } => CopyEvent::Waiting {
                 silence_ms: millis(silence),
                 patience_ms: millis(patience),
             },
-            Event::Back { after } => CopyEvent::Back {
+            TransferEvent::ArrivalResumed { after } => CopyEvent::Back {
                 after_ms: millis(after),
             },
-            Event::BegunAgain { reason } => CopyEvent::BegunAgain { reason },
-            Event::StreamLost { stream, reason, .. } => CopyEvent::StreamLost { stream, reason },
-            Event::Resumed { path, bytes, size } => CopyEvent::Resumed { path, bytes, size },
-            Event::Done {
+            TransferEvent::CopyReplaced { reason } => CopyEvent::BegunAgain { reason },
+            TransferEvent::StreamLost { stream, reason, .. } => {
+                CopyEvent::StreamLost { stream, reason }
+            }
+            TransferEvent::Resumed { path, bytes, size } => {
+                CopyEvent::Resumed { path, bytes, size }
+            }
+            TransferEvent::Done {
                 path,
                 bytes,
                 hash,
@@ -291,13 +304,13 @@ impl Observer for Reporting {
                 same,
             },
             // Only the side that started the copy chooses routes.
-            Event::Done { .. } | Event::RouteJudged { .. } => return,
-            Event::Failed { path, failure } => CopyEvent::Failed {
+            TransferEvent::Done { .. } | TransferEvent::RouteJudged { .. } => return,
+            TransferEvent::Failed { path, failure } => CopyEvent::Failed {
                 path,
                 kind: failure.kind,
                 detail: failure.detail,
             },
         };
-        let _ = self.answers.send(Answer::Event(event));
+        let _ = self.answers.send(FarAnswer::Event(event));
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use longhaul_transfer::files::message::{
-    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, PathBytes,
 };
-use longhaul_transfer::files::{Anything, Files};
+use longhaul_transfer::files::{AllowAll, Files};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::typed_path::source_name;
@@ -21,52 +21,56 @@ use crate::login::below_home;
 pub(super) struct LoginFiles {
     files: Option<Files>,
     /// Paths of the last listing, which the next page continues.
-    looked_at: Paths,
+    looked_at: QuestionPaths,
 }
 
 impl LoginFiles {
     /// Answers a question. Blocking.
-    pub(super) fn answer(&mut self, home: &Path, ask: &FilesAsk) -> FilesAnswer {
+    pub(super) fn answer(&mut self, home: &Path, ask: &FilesRequest) -> FilesResponse {
         self.try_answer(home, ask)
-            .unwrap_or_else(FilesAnswer::Failed)
+            .unwrap_or_else(FilesResponse::Failed)
     }
 
-    fn try_answer(&mut self, home: &Path, ask: &FilesAsk) -> Result<FilesAnswer, FilesFailure> {
+    fn try_answer(
+        &mut self,
+        home: &Path,
+        ask: &FilesRequest,
+    ) -> Result<FilesResponse, FilesFailure> {
         let files = match &mut self.files {
             Some(files) => files,
             None => {
                 let root = Dir::open(Path::new("/"));
-                let root =
-                    root.map_err(|errno| FilesFailure::of(errno, &PathBytes(b"/".to_vec())))?;
+                let root = root
+                    .map_err(|errno| FilesFailure::from_errno(errno, &PathBytes(b"/".to_vec())))?;
                 self.files.insert(Files::new(Arc::new(root)))
             }
         };
-        let (real, paths) = resolved(home, ask)?;
+        let (real, paths) = with_real_paths(home, ask)?;
         // Never set: work ends with the process, which ends with ssh.
         let stop = AtomicBool::new(false);
-        let answer = files.answer(&real, &Anything, &stop);
+        let answer = files.answer(&real, &AllowAll, &stop);
         Ok(match ask {
-            FilesAsk::More { .. } => self.looked_at.as_typed(answer),
-            FilesAsk::Look { .. } => {
+            FilesRequest::More { .. } => self.looked_at.with_typed_paths(answer),
+            FilesRequest::Look { .. } => {
                 self.looked_at = paths;
-                self.looked_at.as_typed(answer)
+                self.looked_at.with_typed_paths(answer)
             }
-            _ => paths.as_typed(answer),
+            _ => paths.with_typed_paths(answer),
         })
     }
 }
 
 /// Paths of a question.
 #[derive(Default)]
-struct Paths {
+struct QuestionPaths {
     /// Paths beneath the root, with their typed forms.
     known: Vec<(PathBytes, PathBytes)>,
     /// The listed entry itself, as it was typed.
     itself: Option<PathBytes>,
 }
 
-impl Paths {
-    fn real(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+impl QuestionPaths {
+    fn resolve_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
         let real =
             resolve::name(home, &typed.0).map_err(|error| FilesFailure::not_plain(error, typed))?;
         Ok(self.keep(real, typed))
@@ -75,7 +79,11 @@ impl Paths {
     /// Resolves a name that is removed or changed. A link is never followed, with or without a
     /// slash. A path like `.`, which may be typed by mistake for the content of a directory, is
     /// refused.
-    fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+    fn resolve_changed_name(
+        &mut self,
+        home: &Path,
+        typed: &PathBytes,
+    ) -> Result<PathBytes, FilesFailure> {
         if source_name(below_home(&typed.0)).is_empty() {
             return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
         }
@@ -92,7 +100,11 @@ impl Paths {
     }
 
     /// Resolves a path to be listed: a link to a directory is listed as that directory, as ls does.
-    fn listed(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
+    fn resolve_listed(
+        &mut self,
+        home: &Path,
+        typed: &PathBytes,
+    ) -> Result<PathBytes, FilesFailure> {
         match resolve::typed(home, &typed.0).is_dir() {
             true => {
                 let directory = PathBytes([&typed.0[..], b"/"].concat());
@@ -105,7 +117,7 @@ impl Paths {
                 let real = real.map_err(|error| FilesFailure::not_plain(error, typed))?;
                 Ok(self.keep(real, typed))
             }
-            false => self.real(home, typed),
+            false => self.resolve_name(home, typed),
         }
     }
 
@@ -127,17 +139,17 @@ impl Paths {
     }
 
     /// Replaces real paths in an answer by the typed ones.
-    fn as_typed(&self, answer: FilesAnswer) -> FilesAnswer {
+    fn with_typed_paths(&self, answer: FilesResponse) -> FilesResponse {
         match answer {
-            FilesAnswer::Failed(failure) => FilesAnswer::Failed(FilesFailure {
+            FilesResponse::Failed(failure) => FilesResponse::Failed(FilesFailure {
                 path: self.typed(&failure.path),
                 ..failure
             }),
-            FilesAnswer::Entries { mut entries, next } => {
+            FilesResponse::Entries { mut entries, next } => {
                 if let (Some(itself), Some(entry)) = (&self.itself, entries.first_mut()) {
                     entry.name = itself.clone();
                 }
-                FilesAnswer::Entries { entries, next }
+                FilesResponse::Entries { entries, next }
             }
             other => other,
         }
@@ -145,54 +157,57 @@ impl Paths {
 }
 
 /// Replaces typed paths in a question by real ones.
-fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailure> {
-    let mut paths = Paths::default();
+fn with_real_paths(
+    home: &Path,
+    ask: &FilesRequest,
+) -> Result<(FilesRequest, QuestionPaths), FilesFailure> {
+    let mut paths = QuestionPaths::default();
     let ask = match ask.clone() {
-        FilesAsk::Look {
+        FilesRequest::Look {
             path,
             list,
             after,
             limit,
         } => {
             let real = match list && resolve::typed(home, &path.0).is_dir() {
-                true => paths.listed(home, &path)?,
+                true => paths.resolve_listed(home, &path)?,
                 false => {
                     paths.itself = Some(path.clone());
-                    paths.real(home, &path)?
+                    paths.resolve_name(home, &path)?
                 }
             };
-            FilesAsk::Look {
+            FilesRequest::Look {
                 path: real,
                 list,
                 after,
                 limit,
             }
         }
-        more @ FilesAsk::More { .. } => more,
-        FilesAsk::MakeDirectory { path, parents } => FilesAsk::MakeDirectory {
-            path: paths.real(home, &path)?,
+        more @ FilesRequest::More { .. } => more,
+        FilesRequest::MakeDirectory { path, parents } => FilesRequest::MakeDirectory {
+            path: paths.resolve_name(home, &path)?,
             parents,
         },
-        FilesAsk::Rename {
+        FilesRequest::Rename {
             from,
             to,
             overwrite,
-        } => FilesAsk::Rename {
-            from: paths.own_name(home, &from)?,
+        } => FilesRequest::Rename {
+            from: paths.resolve_changed_name(home, &from)?,
             // A link to a directory is followed.
-            to: paths.listed(home, &to)?,
+            to: paths.resolve_listed(home, &to)?,
             overwrite,
         },
-        FilesAsk::Remove { path, recursive } => FilesAsk::Remove {
-            path: paths.own_name(home, &path)?,
+        FilesRequest::Remove { path, recursive } => FilesRequest::Remove {
+            path: paths.resolve_changed_name(home, &path)?,
             recursive,
         },
-        FilesAsk::Leftovers {
+        FilesRequest::Leftovers {
             path,
             after,
             remove_older_than_seconds,
-        } => FilesAsk::Leftovers {
-            path: paths.listed(home, &path)?,
+        } => FilesRequest::Leftovers {
+            path: paths.resolve_listed(home, &path)?,
             after,
             remove_older_than_seconds,
         },
@@ -204,7 +219,7 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
 mod tests {
     use std::fs;
 
-    use longhaul_transfer::files::message::{Entry, EntryKind};
+    use longhaul_transfer::files::message::{EntryKind, ListingEntry};
 
     use super::*;
 
@@ -212,15 +227,15 @@ mod tests {
         PathBytes(path.into())
     }
 
-    fn look(home: &Path, path: &str, list: bool, after: Option<&str>) -> (Vec<Entry>, bool) {
-        let ask = FilesAsk::Look {
+    fn look(home: &Path, path: &str, list: bool, after: Option<&str>) -> (Vec<ListingEntry>, bool) {
+        let ask = FilesRequest::Look {
             path: bytes(path),
             list,
             after: after.map(bytes),
             limit: None,
         };
         match LoginFiles::default().answer(home, &ask) {
-            FilesAnswer::Entries { entries, next } => (entries, next.is_some()),
+            FilesResponse::Entries { entries, next } => (entries, next.is_some()),
             other => panic!("{other:?}"),
         }
     }
@@ -255,19 +270,19 @@ mod tests {
             fs::create_dir_all(home.path().join(name)).unwrap();
         }
         let mut files = LoginFiles::default();
-        let look = FilesAsk::Look {
+        let look = FilesRequest::Look {
             path: bytes("d"),
             list: true,
             after: None,
             limit: Some(1),
         };
-        let more = FilesAsk::More { limit: None };
+        let more = FilesRequest::More { limit: None };
         let answered = files.answer(home.path(), &look);
         assert!(matches!(
             answered,
-            FilesAnswer::Entries { next: Some(_), .. }
+            FilesResponse::Entries { next: Some(_), .. }
         ));
-        let FilesAnswer::Entries {
+        let FilesResponse::Entries {
             entries,
             next: None,
         } = files.answer(home.path(), &more)
@@ -277,7 +292,7 @@ mod tests {
         assert_eq!(entries[0].name, bytes("b"));
         files.answer(home.path(), &look);
         fs::remove_dir_all(home.path().join("d")).unwrap();
-        let FilesAnswer::Failed(failure) = files.answer(home.path(), &more) else {
+        let FilesResponse::Failed(failure) = files.answer(home.path(), &more) else {
             panic!("still there")
         };
         assert_eq!(failure.path, bytes("d"));
@@ -287,13 +302,13 @@ mod tests {
     fn names_change_and_nothing_is_replaced_unasked() {
         let home = tempfile::tempdir().unwrap();
         let at = home.path();
-        let change = |ask: FilesAsk| match LoginFiles::default().answer(at, &ask) {
-            FilesAnswer::Changed => Ok(()),
-            FilesAnswer::Failed(failure) => Err(failure),
+        let change = |ask: FilesRequest| match LoginFiles::default().answer(at, &ask) {
+            FilesResponse::Changed => Ok(()),
+            FilesResponse::Failed(failure) => Err(failure),
             other => panic!("{other:?}"),
         };
         let make = |path: &str, parents| {
-            change(FilesAsk::MakeDirectory {
+            change(FilesRequest::MakeDirectory {
                 path: bytes(path),
                 parents,
             })
@@ -305,7 +320,7 @@ mod tests {
         std::os::unix::fs::symlink("one", at.join("link")).unwrap();
         let rename = |from: &str, to: &str, overwrite| {
             let (from, to) = (bytes(from), bytes(to));
-            change(FilesAsk::Rename {
+            change(FilesRequest::Rename {
                 from,
                 to,
                 overwrite,
@@ -343,7 +358,7 @@ mod tests {
             (EntryKind::Symlink, &Some(bytes("one")))
         );
         let remove = |path: &str, recursive| {
-            change(FilesAsk::Remove {
+            change(FilesRequest::Remove {
                 path: bytes(path),
                 recursive,
             })

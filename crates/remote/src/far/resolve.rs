@@ -15,7 +15,7 @@ use crate::login::below_home;
 
 /// Destination of a copy.
 #[derive(Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct CopyDestination {
     /// The path itself.
     pub path: RelPath,
     /// The directory that is written to: the path, or its parent.
@@ -87,7 +87,7 @@ pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
 }
 
 /// Resolves a destination. Its parent must exist.
-pub(super) fn destination(home: &Path, path: &[u8]) -> Result<Place, String> {
+pub(super) fn destination(home: &Path, path: &[u8]) -> Result<CopyDestination, String> {
     let full = typed(home, path);
     match full.canonicalize() {
         Ok(real) => {
@@ -96,7 +96,7 @@ pub(super) fn destination(home: &Path, path: &[u8]) -> Result<Place, String> {
                 (false, Some(parent)) => plain(path, parent)?,
                 _ => path_in_root.clone(),
             };
-            Ok(Place {
+            Ok(CopyDestination {
                 path: path_in_root,
                 directory,
             })
@@ -109,7 +109,7 @@ pub(super) fn destination(home: &Path, path: &[u8]) -> Result<Place, String> {
                 let parent = printable(parent.as_os_str().as_bytes());
                 format!("{parent}: {error}; make that directory first")
             })?;
-            Ok(Place {
+            Ok(CopyDestination {
                 path: plain(path, &parent.join(name))?,
                 directory: plain(path, &parent)?,
             })
@@ -196,7 +196,7 @@ mod tests {
             ("", "", ""),
         ] {
             let place = destination(home.0.path(), path.as_bytes()).unwrap();
-            let expected = Place {
+            let expected = CopyDestination {
                 path: home.rel(real),
                 directory: home.rel(directory),
             };

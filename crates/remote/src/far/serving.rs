@@ -5,21 +5,21 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, Options};
+use longhaul_hop::{Conn, HopOptions};
 use longhaul_proto::PublicKey;
-use longhaul_session::{Acceptor, Identity, ListenOptions, Listener, Service, Session};
+use longhaul_session::{Acceptor, Identity, ListenOptions, Listener, ServiceName, Session};
 use longhaul_transfer::store::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, Server, serve_session};
+use longhaul_transfer::{Access, Grants, Server, ServerLimits, serve_session};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::resolve;
-use crate::dial::{self, Attempts};
-use crate::message::{self, Answer, PathBytes, ServeAsk};
+use crate::dial::{self, FailedAttempts};
+use crate::message::{self, FarAnswer, PathBytes, ServeAsk};
 use crate::ports::{PortRange, everywhere};
 
 /// Time limit of a connection to the client, including its session.
-const DIAL_TIME_LIMIT: Duration = Duration::from_secs(4);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(4);
 
 pub(super) struct Serving {
     server: Arc<Server>,
@@ -34,9 +34,9 @@ impl Serving {
     pub(super) async fn begin(
         ask: &ServeAsk,
         identity: Arc<Identity>,
-        limits: Limits,
+        limits: ServerLimits,
         clock_ahead_ms: i64,
-    ) -> Result<(Self, Answer), String> {
+    ) -> Result<(Self, FarAnswer), String> {
         let (access, typed, follow) = (ask.access, ask.paths.clone(), ask.follow);
         let client = ask.client;
         let resolved = tokio::task::spawn_blocking(move || granted(client, access, &typed, follow));
@@ -45,7 +45,7 @@ impl Serving {
             Dir::open("/".as_ref()).map_err(|errno| std::io::Error::from(errno).to_string())?;
         let server = Server::new(root, grants, limits);
         if ask.no_encrypt {
-            server.allow_clear();
+            server.allow_plaintext();
         }
         let options = |addr| ListenOptions {
             congestion: ask.congestion.clone(),
@@ -54,7 +54,7 @@ impl Serving {
                 addr,
                 identity.clone(),
                 Arc::new(move |key: &PublicKey| *key == client),
-                vec![Service::COPY],
+                vec![ServiceName::COPY],
             )
         };
         let acceptor = Arc::new(Acceptor::new(options(([0, 0, 0, 0], 0).into())));
@@ -78,7 +78,7 @@ impl Serving {
             .collect();
         Ok((
             serving,
-            Answer::Serving {
+            FarAnswer::Serving {
                 port,
                 why_not,
                 paths,
@@ -102,11 +102,11 @@ impl Serving {
         hosts: &[String],
         port: u16,
         within_ms: Option<u32>,
-    ) -> Result<(Session, String), Attempts> {
-        let limit = within_ms.map_or(DIAL_TIME_LIMIT, |ms| Duration::from_millis(ms.into()));
-        let limit = limit.min(DIAL_TIME_LIMIT);
+    ) -> Result<(Session, String), FailedAttempts> {
+        let limit = within_ms.map_or(DIAL_TIMEOUT, |ms| Duration::from_millis(ms.into()));
+        let limit = limit.min(DIAL_TIMEOUT);
         let addresses = dial::addresses(hosts, port, None).await;
-        let options = Options::with_congestion(self.congestion.clone());
+        let options = HopOptions::with_congestion(self.congestion.clone());
         let attempt = |address| {
             let (acceptor, options) = (self.acceptor.clone(), options.clone());
             async move {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fuzzing;
-use crate::held::Held;
+use crate::held::HeldRoutes;
 use crate::question::Urgency;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -74,8 +74,8 @@ fn table(routes: Vec<RouteOption>) -> RouteTable {
     }
 }
 
-fn question(to: &str, bytes: Option<u64>) -> Question {
-    Question {
+fn question(to: &str, bytes: Option<u64>) -> RouteQuery {
+    RouteQuery {
         destination: to.parse().unwrap(),
         receives: false,
         bytes,
@@ -85,8 +85,14 @@ fn question(to: &str, bytes: Option<u64>) -> Question {
     }
 }
 
-fn chosen(table: &RouteTable, to: &str, bytes: Option<u64>, now: u64) -> Result<String, Ignored> {
-    of_table(table, &question(to, bytes), now, &Held::default()).map(|choice| choice.names())
+fn chosen(
+    table: &RouteTable,
+    to: &str,
+    bytes: Option<u64>,
+    now: u64,
+) -> Result<String, IgnoreReason> {
+    choice_from_table(table, &question(to, bytes), now, &HeldRoutes::default())
+        .map(|choice| choice.used_names())
 }
 
 #[test]
@@ -112,7 +118,7 @@ fn a_table_is_read_by_destination_and_size() {
     }
     assert_eq!(
         chosen(&table, "other.example:7511", None, NOW),
-        Err(Ignored::Unlisted)
+        Err(IgnoreReason::Unlisted)
     );
 }
 
@@ -120,7 +126,7 @@ fn a_table_is_read_by_destination_and_size() {
 fn a_route_no_better_by_its_own_figures_is_ignored() {
     let mut table = table(vec![option("c:3", 1.0)]);
     let to = question("store.example:1", Some(1 << 30));
-    let choice = of_table(&table, &to, NOW, &Held::default()).unwrap();
+    let choice = choice_from_table(&table, &to, NOW, &HeldRoutes::default()).unwrap();
     assert_eq!(
         (choice.at_once, choice.routes.len()),
         (1, 2),
@@ -136,23 +142,23 @@ fn a_route_no_better_by_its_own_figures_is_ignored() {
     ] {
         table.destinations[0].sizes[1].direct_seconds = Some(direct);
         assert_eq!(
-            of_table(&table, &to, NOW, &Held::default()),
-            Err(Ignored::Senseless)
+            choice_from_table(&table, &to, NOW, &HeldRoutes::default()),
+            Err(IgnoreReason::Senseless)
         );
     }
     table.destinations[0].sizes[1].direct_seconds = None;
-    assert!(of_table(&table, &to, NOW, &Held::default()).is_ok());
+    assert!(choice_from_table(&table, &to, NOW, &HeldRoutes::default()).is_ok());
 }
 
 #[test]
 fn an_expired_table_is_first_doubted_then_ignored() {
     let table = table(vec![option("a:1", 0.5), option("c:3", 0.5)]);
     let at = |now| {
-        of_table(
+        choice_from_table(
             &table,
             &question("store.example:1", Some(1 << 30)),
             now,
-            &Held::default(),
+            &HeldRoutes::default(),
         )
     };
     let fresh = at(NOW + 600_000).unwrap();
@@ -163,19 +169,23 @@ fn an_expired_table_is_first_doubted_then_ignored() {
     assert!(matches!(old.origin, Origin::Cache { is_old: true, .. }));
     let end = NOW + 600_000 + MAX_DOUBTED_AGE.as_millis() as u64;
     assert!(at(end).is_ok());
-    assert_eq!(at(end + 1), Err(Ignored::Stale));
-    assert_eq!(at(NOW + 7 * 86_400_000), Err(Ignored::Stale), "last week's");
-    assert_eq!(at(NOW - 300_001), Err(Ignored::FromTheFuture));
+    assert_eq!(at(end + 1), Err(IgnoreReason::Stale));
+    assert_eq!(
+        at(NOW + 7 * 86_400_000),
+        Err(IgnoreReason::Stale),
+        "last week's"
+    );
+    assert_eq!(at(NOW - 300_001), Err(IgnoreReason::FromTheFuture));
     assert!(at(NOW - 300_000).is_ok());
     // A table is valid only for a limited time, whatever it states.
     let mut endless = table.clone();
     endless.valid_until_ms = u64::MAX;
     assert!(matches!(
-        of_table(
+        choice_from_table(
             &endless,
             &question("store.example:1", None),
             NOW + 3_600_001,
-            &Held::default()
+            &HeldRoutes::default()
         )
         .unwrap()
         .origin,
@@ -233,7 +243,7 @@ fn invalid_options_are_left_out() {
         let alone = table(vec![bad.clone()]);
         assert_eq!(
             chosen(&alone, "store.example:7511", None, NOW),
-            Err(Ignored::Senseless),
+            Err(IgnoreReason::Senseless),
             "{bad:?}"
         );
         let both = table(vec![bad.clone(), good.clone()]);
@@ -248,11 +258,11 @@ fn invalid_options_are_left_out() {
             .map(|depot| option(&format!("d{depot}:1"), 0.01))
             .collect(),
     );
-    let choice = of_table(
+    let choice = choice_from_table(
         &many,
         &question("store.example:1", None),
         NOW,
-        &Held::default(),
+        &HeldRoutes::default(),
     )
     .unwrap();
     assert_eq!(choice.at_once, MAX_AT_ONCE);
@@ -261,15 +271,20 @@ fn invalid_options_are_left_out() {
 #[test]
 fn a_route_that_failed_here_is_held_back_from_any_source() {
     let to = question("store.example:1", Some(1 << 30));
-    let mut held = Held::default();
-    held.hold(&to.destination, &"c:3".parse().unwrap(), NOW);
+    let mut held = HeldRoutes::default();
+    held.hold_back(&to.destination, &"c:3".parse().unwrap(), NOW);
     let both = table(vec![option("c:3", 0.9), option("a:1", 0.1)]);
     assert_eq!(
-        of_table(&both, &to, NOW, &held).unwrap().names(),
+        choice_from_table(&both, &to, NOW, &held)
+            .unwrap()
+            .used_names(),
         "depot a:1"
     );
     let one = table(vec![option("c:3", 1.0)]);
-    assert_eq!(of_table(&one, &to, NOW, &held), Err(Ignored::Failed));
+    assert_eq!(
+        choice_from_table(&one, &to, NOW, &held),
+        Err(IgnoreReason::Failed)
+    );
     let mut answer = RouteAnswer {
         routes: vec![option("c:3", 1.0)],
         others: Vec::new(),
@@ -280,10 +295,13 @@ fn a_route_that_failed_here_is_held_back_from_any_source() {
         made_ms: NOW,
         valid_until_ms: NOW,
     };
-    assert_eq!(of_answer(&answer, &to, &held), Err(Ignored::Failed));
+    assert_eq!(
+        choice_from_answer(&answer, &to, &held),
+        Err(IgnoreReason::Failed)
+    );
     answer.routes.push(option("direct", 0.5));
-    let choice = of_answer(&answer, &to, &held).unwrap();
-    assert_eq!(choice.names(), "direct");
+    let choice = choice_from_answer(&answer, &to, &held).unwrap();
+    assert_eq!(choice.used_names(), "direct");
     assert_eq!(choice.routes.len(), 2, "{choice:?}");
     assert_eq!((choice.why.len(), choice.origin), (5, Origin::Controller));
     assert!(choice.why.iter().all(|line| !line.contains('\u{1b}')));
@@ -314,7 +332,9 @@ fn a_recent_table_promises_times_by_its_sizes() {
         .into();
     let promised = |table: &RouteTable, bytes, now| {
         let to = question("store.example:1", bytes);
-        of_table(table, &to, now, &Held::default()).unwrap().seconds
+        choice_from_table(table, &to, now, &HeldRoutes::default())
+            .unwrap()
+            .seconds
     };
     assert_eq!(
         promised(&table, Some(100 << 10), NOW),
@@ -330,7 +350,7 @@ fn a_recent_table_promises_times_by_its_sizes() {
     assert!((twice.p50 - 20.0).abs() < 1e-9, "{twice:?}");
     // Nothing is promised for an unknown size, or by an old table.
     assert_eq!(promised(&table, None, NOW), None);
-    let later = NOW + PROMISED_FOR.as_millis() as u64;
+    let later = NOW + MAX_PROMISE_AGE.as_millis() as u64;
     assert!(promised(&table, Some(1 << 30), later).is_some());
     assert_eq!(promised(&table, Some(1 << 30), later + 1), None);
     // If all sizes go direct, there are no classes.
@@ -360,7 +380,7 @@ fn an_answer_promises_the_time_alongside_direct() {
     };
     let promised = |bytes| {
         let to = question("store.example:1", Some(bytes));
-        of_answer(&answer, &to, &Held::default())
+        choice_from_answer(&answer, &to, &HeldRoutes::default())
             .unwrap()
             .seconds
             .unwrap()

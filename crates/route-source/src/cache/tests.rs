@@ -25,8 +25,8 @@ fn table(destinations: usize) -> RouteTable {
     }
 }
 
-fn cache(dir: &tempfile::TempDir) -> Cache {
-    Cache {
+fn cache(dir: &tempfile::TempDir) -> RouteCache {
+    RouteCache {
         dir: dir.path().to_owned(),
         controller: "https://c:1".into(),
     }
@@ -38,7 +38,7 @@ fn a_table_is_stored_atomically_and_per_controller() {
     let cache = cache(&dir);
     assert_eq!(cache.table(false), None);
     for count in [3, 1] {
-        cache.keep(table(count)).unwrap();
+        cache.store(table(count)).unwrap();
         let kept = cache.table(false).unwrap();
         assert_eq!((kept.destinations.len(), kept.next), (count, None));
     }
@@ -47,7 +47,7 @@ fn a_table_is_stored_atomically_and_per_controller() {
         1,
         "nothing is left beside it"
     );
-    let other = Cache {
+    let other = RouteCache {
         controller: "https://other:1".into(),
         ..cache
     };
@@ -58,12 +58,12 @@ fn a_table_is_stored_atomically_and_per_controller() {
 fn sending_and_fetching_have_separate_tables() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(&dir);
-    cache.keep(table(3)).unwrap();
+    cache.store(table(3)).unwrap();
     let fetched = RouteTable {
         receives: true,
         ..table(1)
     };
-    cache.keep(fetched).unwrap();
+    cache.store(fetched).unwrap();
     let kept = [false, true].map(|receives| cache.table(receives).unwrap().destinations.len());
     assert_eq!(kept, [3, 1]);
 }
@@ -72,10 +72,10 @@ fn sending_and_fetching_have_separate_tables() {
 fn a_table_that_is_too_long_loses_destinations() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(&dir);
-    cache.keep(table(60_000)).unwrap();
+    cache.store(table(60_000)).unwrap();
     let kept = cache.table(false).unwrap();
     assert!((10_000..60_000).contains(&kept.destinations.len()));
-    std::fs::write(cache.file(false), vec![b' '; MAX_BYTES + 1]).unwrap();
+    std::fs::write(cache.file(false), vec![b' '; MAX_FILE_BYTES + 1]).unwrap();
     assert_eq!(cache.table(false), None);
 }
 
@@ -88,7 +88,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(&dir);
-        cache.keep(table(3)).unwrap();
+        cache.store(table(3)).unwrap();
         let mut content = std::fs::read(cache.file(false)).unwrap();
         if let Some(broken) = content.get_mut(at) {
             *broken = byte;
@@ -97,7 +97,7 @@ proptest! {
         std::fs::write(cache.file(false), &content).unwrap();
         let source =
             CacheSource { cache, held: HeldFile(dir.path().join("held.json")), now_ms: || 5 };
-        let question = Question {
+        let question = RouteQuery {
             destination: "h:1".parse().unwrap(),
             receives: false,
             bytes: None,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use longhaul_proto::{Chain, Endpoint, FailureKind, Progress, Route, SessionId};
+use longhaul_proto::{Chain, ChainProgress, Endpoint, FailureKind, Route, SessionId};
 use tokio::{
     io::{AsyncReadExt, duplex},
     time::Instant,
 };
 
 use bytes::BytesMut;
-use longhaul_proto::{MAX_PADDING, OpenDecoder, StatusDecoder};
+use longhaul_proto::{MAX_PADDING_BYTES, OpenDecoder, StatusDecoder};
 
 use super::*;
 use crate::{ConnectOptions, ServerTrust, connect};
@@ -25,7 +25,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
     Acceptor {
         admission: Admission::new(identity.public()),
         replays: Mutex::default(),
-        services: vec![Service::COPY],
+        services: vec![ServiceName::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
         clock_ahead_ms: 0,
@@ -37,7 +37,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
 async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     server: &Acceptor,
     stream: S,
-) -> Result<(Secured<S>, Open), Error> {
+) -> Result<(TlsStream<S>, Open), Error> {
     server
         .set_up(stream, Duration::from_secs(10), |_| Ok(()))
         .await
@@ -46,7 +46,7 @@ async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
 fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions {
     let trust = ServerTrust::Pinned(server.identity.public());
     ConnectOptions::new(
-        Service::COPY,
+        ServiceName::COPY,
         route.parse().unwrap(),
         destination(),
         Arc::new(identity),
@@ -62,12 +62,12 @@ fn open_signed_at(signed_at: u64, identity: &Identity, change: impl FnOnce(&mut 
     let id = SessionId::random().unwrap();
     let mut open = Open::new(
         id,
-        Service::COPY,
+        ServiceName::COPY,
         Route::direct(),
         destination(),
         Duration::from_secs(20),
     )
-    .departing();
+    .for_first_hop();
     change(&mut open);
     open.sign(identity.signing_key(), signed_at).unwrap();
     let mut bytes = BytesMut::new();
@@ -76,7 +76,10 @@ fn open_signed_at(signed_at: u64, identity: &Identity, change: impl FnOnce(&mut 
 }
 
 /// Returns an initiator's verdict on the answer, on a direct route, after it sent `sent`.
-async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progress, FailureKind> {
+async fn verdict(
+    mut near: impl AsyncRead + Unpin,
+    sent: &[u8],
+) -> Result<ChainProgress, FailureKind> {
     let mut answer = Vec::new();
     near.read_to_end(&mut answer).await.unwrap();
     let readable = OpenDecoder::new()
@@ -88,7 +91,7 @@ async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progre
     let any = || {
         Open::new(
             id,
-            Service::COPY,
+            ServiceName::COPY,
             Route::direct(),
             destination(),
             Duration::ZERO,
@@ -184,11 +187,11 @@ async fn only_the_accepting_status_is_padded() {
         &options.route,
         deadline,
         unix_ms(),
-        Some(MAX_PADDING),
+        Some(MAX_PADDING_BYTES),
     );
     let (connected, accepted) = tokio::join!(connecting, set_up(&server, far));
     let ((mut near, ..), (mut far, open)) = (connected.unwrap(), accepted.unwrap());
-    assert_eq!(open.padding, Some(MAX_PADDING));
+    assert_eq!(open.padding, Some(MAX_PADDING_BYTES));
     far.write_all(b"words").await.unwrap();
     far.flush().await.unwrap();
     let mut words = [0; 5];
@@ -248,7 +251,10 @@ async fn a_late_handshake_is_given_up() {
     assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
     assert_eq!(began.elapsed(), Duration::from_secs(20));
     assert!(
-        matches!(verdict(near, &open).await, Ok(Progress::Established { .. })),
+        matches!(
+            verdict(near, &open).await,
+            Ok(ChainProgress::Established { .. })
+        ),
         "the OPEN itself was in order"
     );
 }
@@ -261,7 +267,7 @@ async fn a_refused_peer_is_read_for_a_limited_time() {
     let began = Instant::now();
     let sending = async { near.write_all(&[0; 1000]).await };
     let (set_up, _) = tokio::join!(set_up(&server, far), sending);
-    assert!(matches!(set_up, Err(Error::Refused(Refusal::Open(_)))));
+    assert!(matches!(set_up, Err(Error::Refused(OpenRefusal::Open(_)))));
     assert!(began.elapsed() <= LINGER_TIME);
 }
 
@@ -294,7 +300,7 @@ async fn invalid_opens_are_refused_with_their_code() {
         let (set_up, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
         assert!(set_up.is_err());
         match code {
-            StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
+            StatusCode::Ok => assert!(matches!(verdict, Ok(ChainProgress::Established { .. }))),
             code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
         }
     }
@@ -321,7 +327,7 @@ async fn a_measured_clock_moves_the_window_unwidened() {
             near.shutdown().await.unwrap();
             let (_, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
             match code {
-                StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
+                StatusCode::Ok => assert!(matches!(verdict, Ok(ChainProgress::Established { .. }))),
                 code => assert_eq!(
                     verdict,
                     Err(FailureKind::Acceptor(code)),
@@ -337,7 +343,7 @@ async fn a_measured_clock_moves_the_window_unwidened() {
 async fn the_tls_client_must_be_the_principal() {
     let principal = Identity::generate().unwrap();
     let server = acceptor(principal.public());
-    let mixed = principal.with_certified_of(&Identity::generate().unwrap());
+    let mixed = principal.with_certificate_of(&Identity::generate().unwrap());
     let options = options(mixed, &server, "direct");
     let (near, far) = duplex(1 << 16);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -370,7 +376,7 @@ async fn a_silent_chain_times_out_at_its_hop() {
             for hop in 1..=answered {
                 let mut bytes = BytesMut::new();
                 let (mut status, signer) = if hop == 3 {
-                    (Status::of_acceptor(StatusCode::Ok, 3), &*server.identity)
+                    (Status::from_acceptor(StatusCode::Ok, 3), &*server.identity)
                 } else {
                     (Status::new(StatusCode::Ok, hop), &depot)
                 };
@@ -452,9 +458,12 @@ async fn without_room_the_principal_is_informed() {
     let (mut near, far) = duplex(1 << 16);
     near.write_all(&open).await.unwrap();
     near.shutdown().await.unwrap();
-    let no_room = server.set_up(far, Duration::from_secs(10), |_| Err(NoRoom::Share));
+    let no_room = server.set_up(far, Duration::from_secs(10), |_| Err(QuotaExceeded::Share));
     let (set_up, verdict) = tokio::join!(no_room, verdict(near, &open));
-    assert!(matches!(set_up, Err(Error::NoRoom(NoRoom::Share))));
+    assert!(matches!(
+        set_up,
+        Err(Error::QuotaExceeded(QuotaExceeded::Share))
+    ));
     assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::Overloaded)));
     assert!(server.replays.lock().is_empty());
 }

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Size of a buffer, in bytes: as much as a session reads ahead and seals at once.
-pub(super) const SIZE: usize = 128 * 1024;
+pub(super) const BUFFER_BYTES: usize = 128 * 1024;
 /// Size of a buffer when the pool is exhausted, in bytes.
-const SMALL: usize = 16 * 1024;
+const SMALL_BUFFER_BYTES: usize = 16 * 1024;
 /// Maximum number of free buffers that are kept.
 const MAX_SPARE_BUFFERS: usize = 32;
 
 /// Pool of buffers with a limit on its total size.
 #[derive(Debug)]
-pub struct Buffers {
+pub struct BufferPool {
     total: usize,
-    pool: Mutex<Pool>,
+    pool: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
+struct PoolState {
     spare: Vec<Box<[u8]>>,
     /// Total bytes of full-size buffers, free ones included.
     allocated: usize,
@@ -30,12 +30,12 @@ struct Pool {
 #[derive(Debug)]
 pub(super) struct Buffer {
     pub(super) bytes: Box<[u8]>,
-    of: Arc<Buffers>,
+    of: Arc<BufferPool>,
 }
 
-impl Buffers {
+impl BufferPool {
     /// Default total size in bytes; enough for hundreds of busy directions.
-    pub const DEFAULT_TOTAL: usize = 64 << 20;
+    pub const DEFAULT_TOTAL_BYTES: usize = 64 << 20;
 
     /// Creates a pool of at most `total` bytes. When it is exhausted, callers get buffers of 16 KiB
     /// instead.
@@ -57,12 +57,12 @@ impl Buffers {
         let mut pool = self.pool();
         let spare = pool.spare.pop();
         let size = match &spare {
-            Some(_) => SIZE,
-            None if pool.allocated + SIZE <= self.total => {
-                pool.allocated += SIZE;
-                SIZE
+            Some(_) => BUFFER_BYTES,
+            None if pool.allocated + BUFFER_BYTES <= self.total => {
+                pool.allocated += BUFFER_BYTES;
+                BUFFER_BYTES
             }
-            None => SMALL,
+            None => SMALL_BUFFER_BYTES,
         };
         drop(pool);
         Buffer {
@@ -71,21 +71,21 @@ impl Buffers {
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
+    fn pool(&self) -> MutexGuard<'_, PoolState> {
         self.pool.lock()
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.bytes.len() < SIZE {
+        if self.bytes.len() < BUFFER_BYTES {
             return;
         }
         let mut pool = self.of.pool();
         if pool.spare.len() < MAX_SPARE_BUFFERS {
             pool.spare.push(std::mem::take(&mut self.bytes));
         } else {
-            pool.allocated = pool.allocated.saturating_sub(SIZE);
+            pool.allocated = pool.allocated.saturating_sub(BUFFER_BYTES);
         }
     }
 }
@@ -96,17 +96,17 @@ mod tests {
 
     #[test]
     fn returned_buffers_are_reused_within_the_bound() {
-        let buffers = Buffers::new(2 * SIZE);
+        let buffers = BufferPool::new(2 * BUFFER_BYTES);
         let (first, second, third) = (buffers.take(), buffers.take(), buffers.take());
         assert_eq!(
             [first.bytes.len(), second.bytes.len(), third.bytes.len()],
-            [SIZE, SIZE, SMALL]
+            [BUFFER_BYTES, BUFFER_BYTES, SMALL_BUFFER_BYTES]
         );
         drop((first, third));
-        assert_eq!(buffers.take().bytes.len(), SIZE);
+        assert_eq!(buffers.take().bytes.len(), BUFFER_BYTES);
         drop(second);
-        assert_eq!(buffers.allocated(), 2 * SIZE);
-        let many = Buffers::new(1000 * SIZE);
+        assert_eq!(buffers.allocated(), 2 * BUFFER_BYTES);
+        let many = BufferPool::new(1000 * BUFFER_BYTES);
         drop(
             (0..2 * MAX_SPARE_BUFFERS)
                 .map(|_| many.take())
@@ -114,7 +114,7 @@ mod tests {
         );
         assert_eq!(
             many.allocated(),
-            MAX_SPARE_BUFFERS * SIZE,
+            MAX_SPARE_BUFFERS * BUFFER_BYTES,
             "a burst is let go"
         );
     }

@@ -2,14 +2,14 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use longhaul_hop::{Dialled, Options, dial};
+use longhaul_hop::{DialledConnection, HopOptions, dial};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
+    ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, ServiceName, connect,
 };
 
 /// Exceeds the combined size of all buffers on the path.
@@ -19,7 +19,7 @@ const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 
 /// Returns the initiator's end of a session, the program's end of a TCP connection, and the task
 /// that joins them.
-async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>) {
+async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<JoinOutcome>) {
     let (near, program, join) = unjoined(options).await;
     (near, program, tokio::spawn(join))
 }
@@ -28,10 +28,15 @@ async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>
 async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     let server = Arc::new(Identity::generate().unwrap());
     let trust = ServerTrust::Pinned(server.public());
-    let listen = ListenOptions::new(LOOPBACK, server, Arc::new(|_| true), vec![Service::COPY]);
+    let listen = ListenOptions::new(
+        LOOPBACK,
+        server,
+        Arc::new(|_| true),
+        vec![ServiceName::COPY],
+    );
     let listener = Listener::bind(listen).await.unwrap();
     let to = ConnectOptions::new(
-        Service::COPY,
+        ServiceName::COPY,
         Route::direct(),
         listener.local_addr().into(),
         Arc::new(Identity::generate().unwrap()),
@@ -43,11 +48,11 @@ async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let dialled = dial(
         std::slice::from_ref(&address),
-        |_| Options::default(),
+        |_| HopOptions::default(),
         deadline,
     );
     let (dialled, accepted) = tokio::join!(dialled, programs.accept());
-    let Dialled { conn, .. } = dialled.unwrap();
+    let DialledConnection { conn, .. } = dialled.unwrap();
     let join = Join::new(far.unwrap(), conn, options);
     (near.unwrap(), accepted.unwrap().0, join)
 }
@@ -96,7 +101,11 @@ async fn both_directions_carry_bytes_and_end_separately() {
     returned.unwrap();
     assert!(there == asked && back == answered, "bytes differ");
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, Ending::Finished), "{:?}", done.ending);
+    assert!(
+        matches!(done.ending, JoinEnding::Finished),
+        "{:?}",
+        done.ending
+    );
     assert_eq!(
         (done.to_tcp, done.to_session),
         (asked.len() as u64, answered.len() as u64)
@@ -126,7 +135,7 @@ async fn a_side_that_has_ended_still_receives() {
             program.read_to_string(&mut received).await.unwrap();
         }
         assert_eq!(received, "questionanswer");
-        assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+        assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
     }
 }
 
@@ -138,7 +147,10 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     let error = near.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
+    assert!(
+        matches!(done.ending, JoinEnding::Died(JoinSide::Tcp, _)),
+        "{done:?}"
+    );
 
     let (near, mut program, join) = joined(JoinOptions::default()).await;
     drop(near);
@@ -146,7 +158,7 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
     assert!(
-        matches!(done.ending, Ending::Died(End::Session, _)),
+        matches!(done.ending, JoinEnding::Died(JoinSide::Session, _)),
         "{done:?}"
     );
 }
@@ -164,7 +176,7 @@ async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
     assert!(
         matches!(
             &done.ending,
-            Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset
+            JoinEnding::Died(JoinSide::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset
         ),
         "{done:?}"
     );
@@ -194,7 +206,10 @@ async fn a_death_is_noticed_behind_blocked_writes() {
     };
     tokio::join!(sending, dying);
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
+    assert!(
+        matches!(done.ending, JoinEnding::Died(JoinSide::Tcp, _)),
+        "{done:?}"
+    );
 }
 
 /// Data that a program sent before it closed arrives whole, though the other side was still sending
@@ -235,55 +250,55 @@ async fn data_sent_before_a_close_arrives() {
     );
     writes.shutdown().await.unwrap();
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, Ending::Closed), "{done:?}");
+    assert!(matches!(done.ending, JoinEnding::Closed), "{done:?}");
     assert_eq!(done.to_session, answer.len() as u64);
 }
 
 #[tokio::test]
 async fn silence_ends_a_joined_session() {
     let short = Duration::from_millis(20);
-    let silence = Silence {
+    let idle_limits = JoinIdleLimits {
         open: short,
         half_closed: short,
     };
     let options = || JoinOptions {
-        silence,
+        idle_limits,
         ..JoinOptions::default()
     };
     let (mut near, _program, join) = joined(options()).await;
-    assert!(matches!(join.await.unwrap().ending, Ending::Idle));
+    assert!(matches!(join.await.unwrap().ending, JoinEnding::Idle));
     assert!(near.read_u8().await.is_err());
 
     let (mut near, mut program, join) = joined(JoinOptions {
-        silence: Silence {
+        idle_limits: JoinIdleLimits {
             open: Duration::from_secs(3600),
-            ..silence
+            ..idle_limits
         },
         ..options()
     })
     .await;
     near.shutdown().await.unwrap();
     assert_eq!(program.read(&mut [0]).await.unwrap(), 0);
-    assert!(matches!(join.await.unwrap().ending, Ending::HalfClosed));
+    assert!(matches!(join.await.unwrap().ending, JoinEnding::HalfClosed));
     assert!(program.read_u8().await.is_err());
 }
 
 /// LH-WISH-2.
 #[tokio::test]
 async fn a_direction_beyond_its_size_ends_the_join() {
-    for most_bytes in [1000, 999] {
+    for max_bytes in [1000, 999] {
         let options = JoinOptions {
-            most_bytes,
+            max_bytes,
             ..JoinOptions::default()
         };
         let (mut near, mut program, join) = joined(options).await;
         near.write_all(&bytes(1000, 3)).await.unwrap();
         near.shutdown().await.unwrap();
-        if most_bytes == 1000 {
+        if max_bytes == 1000 {
             program.shutdown().await.unwrap();
-            assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+            assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
         } else {
-            assert!(matches!(join.await.unwrap().ending, Ending::BeyondSize));
+            assert!(matches!(join.await.unwrap().ending, JoinEnding::BeyondSize));
             assert!(near.read_u8().await.is_err());
         }
     }
@@ -318,13 +333,13 @@ async fn a_rate_is_kept_without_loss() {
     // At least as long as the rate implies, on any machine: a burst is worth a tenth of a second.
     let least = Duration::from_secs_f64((2.0 * (f64::from(2 << 20) - 1e6)) / 1e7);
     assert!(began.elapsed() >= least, "{:?}", began.elapsed());
-    assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+    assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
 }
 
 #[tokio::test]
 async fn without_buffer_memory_a_join_still_works() {
     let options = JoinOptions {
-        buffers: Buffers::new(0),
+        buffers: BufferPool::new(0),
         ..JoinOptions::default()
     };
     let (mut near, mut program, join) = joined(options).await;
@@ -339,5 +354,5 @@ async fn without_buffer_memory_a_join_still_works() {
     assert!(received == sent);
     program.shutdown().await.unwrap();
     near.read_to_end(&mut Vec::new()).await.unwrap();
-    assert!(matches!(join.await.unwrap().ending, Ending::Finished));
+    assert!(matches!(join.await.unwrap().ending, JoinEnding::Finished));
 }

@@ -6,21 +6,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use longhaul_hop::{Grant, RateLimit};
+use longhaul_hop::{DrawOutcome, RateLimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::buffers::{Buffer, Buffers};
+use super::buffers::{Buffer, BufferPool};
 
 /// Maximum bytes that one direction moves before it yields to other tasks.
 const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 
 /// One direction. It writes what it has read before it reads again.
-pub(super) struct Way {
+pub(super) struct JoinDirection {
     /// Number of bytes written.
     pub(super) moved: u64,
-    held: Option<Held>,
-    state: State,
+    buffered: Option<BufferedBytes>,
+    state: DirectionState,
     discards: bool,
     limit: Arc<RateLimit>,
     /// Timer until the next read, while the rate is used up.
@@ -28,14 +28,14 @@ pub(super) struct Way {
 }
 
 /// Bytes read and not yet written.
-struct Held {
+struct BufferedBytes {
     buffer: Buffer,
     start: usize,
     end: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum DirectionState {
     Open,
     /// The end of stream has been read; buffered bytes must still be written.
     Ending,
@@ -45,7 +45,7 @@ enum State {
 
 /// Result of an attempt to move bytes.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum DirectionProgress {
     /// Progress needs a wake-up.
     Waiting,
     /// The end of stream has been relayed.
@@ -54,12 +54,12 @@ pub(super) enum Step {
     CannotWrite(io::Error),
 }
 
-impl Way {
+impl JoinDirection {
     pub(super) const fn new(limit: Arc<RateLimit>) -> Self {
         Self {
             moved: 0,
-            held: None,
-            state: State::Open,
+            buffered: None,
+            state: DirectionState::Open,
             discards: false,
             limit,
             pause: None,
@@ -69,7 +69,7 @@ impl Way {
     /// Discards everything that is read from now on.
     pub(super) fn discard(&mut self) {
         self.discards = true;
-        self.held = None;
+        self.buffered = None;
     }
 
     pub(super) const fn discards(&self) -> bool {
@@ -77,11 +77,11 @@ impl Way {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == DirectionState::Ended
     }
 
     /// Returns true if the receiving side expects more bytes.
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn expects_more(&self) -> bool {
         !self.has_ended() && !self.discards
     }
 
@@ -91,56 +91,60 @@ impl Way {
         cx: &mut Context<'_>,
         from: &mut (impl AsyncRead + Unpin),
         to: &mut (impl AsyncWrite + Unpin),
-        buffers: &Arc<Buffers>,
-    ) -> Step {
+        buffers: &Arc<BufferPool>,
+    ) -> DirectionProgress {
         let mut turn = MAX_BYTES_PER_TURN;
         loop {
             match self.write(cx, to) {
-                Poll::Pending => return Step::Waiting,
-                Poll::Ready(Err(error)) => return Step::CannotWrite(error),
+                Poll::Pending => return DirectionProgress::Waiting,
+                Poll::Ready(Err(error)) => return DirectionProgress::CannotWrite(error),
                 Poll::Ready(Ok(())) => {}
             }
             match self.state {
-                State::Ended => return Step::Ended,
-                State::Ending => return self.pass_end(cx, to),
-                State::Open => {}
+                DirectionState::Ended => return DirectionProgress::Ended,
+                DirectionState::Ending => return self.relay_end(cx, to),
+                DirectionState::Open => {}
             }
             if turn == 0 {
                 cx.waker().wake_by_ref();
-                return Step::Waiting;
+                return DirectionProgress::Waiting;
             }
             match self.read(cx, from, buffers) {
                 Poll::Pending => {
-                    self.held = None;
+                    self.buffered = None;
                     // Data that the session has sealed must not wait for more.
                     if self.discards {
-                        return Step::Waiting;
+                        return DirectionProgress::Waiting;
                     }
                     return match Pin::new(&mut *to).poll_flush(cx) {
-                        Poll::Ready(Err(error)) => Step::CannotWrite(error),
-                        _ => Step::Waiting,
+                        Poll::Ready(Err(error)) => DirectionProgress::CannotWrite(error),
+                        _ => DirectionProgress::Waiting,
                     };
                 }
-                Poll::Ready(Err(error)) => return Step::CannotRead(error),
-                Poll::Ready(Ok(0)) => self.state = State::Ending,
+                Poll::Ready(Err(error)) => return DirectionProgress::CannotRead(error),
+                Poll::Ready(Ok(0)) => self.state = DirectionState::Ending,
                 Poll::Ready(Ok(n)) => turn = turn.saturating_sub(n),
             }
         }
     }
 
-    fn pass_end(&mut self, cx: &mut Context<'_>, to: &mut (impl AsyncWrite + Unpin)) -> Step {
-        self.held = None;
+    fn relay_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> DirectionProgress {
+        self.buffered = None;
         if !self.discards {
             match Pin::new(to).poll_shutdown(cx) {
-                Poll::Pending => return Step::Waiting,
+                Poll::Pending => return DirectionProgress::Waiting,
                 // The connection is closed; its other direction shows how it ended.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {}
-                Poll::Ready(Err(error)) => return Step::CannotWrite(error),
+                Poll::Ready(Err(error)) => return DirectionProgress::CannotWrite(error),
                 Poll::Ready(Ok(())) => {}
             }
         }
-        self.state = State::Ended;
-        Step::Ended
+        self.state = DirectionState::Ended;
+        DirectionProgress::Ended
     }
 
     /// Writes all buffered bytes.
@@ -149,7 +153,7 @@ impl Way {
         cx: &mut Context<'_>,
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
-        let Some(held) = &mut self.held else {
+        let Some(held) = &mut self.buffered else {
             return Poll::Ready(Ok(()));
         };
         while let Some(bytes) = held
@@ -179,7 +183,7 @@ impl Way {
         &mut self,
         cx: &mut Context<'_>,
         from: &mut (impl AsyncRead + Unpin),
-        buffers: &Arc<Buffers>,
+        buffers: &Arc<BufferPool>,
     ) -> Poll<io::Result<usize>> {
         if let Some(pause) = &mut self.pause {
             if pause.as_mut().poll(cx).is_pending() {
@@ -187,14 +191,14 @@ impl Way {
             }
             self.pause = None;
         }
-        let held = self.held.get_or_insert_with(|| Held {
+        let held = self.buffered.get_or_insert_with(|| BufferedBytes {
             buffer: buffers.take(),
             start: 0,
             end: 0,
         });
         let granted = match self.limit.draw(held.buffer.bytes.len()) {
-            Grant::Bytes(granted) => granted,
-            Grant::Wait(time) => {
+            DrawOutcome::Bytes(granted) => granted,
+            DrawOutcome::Wait(time) => {
                 let mut pause = Box::pin(tokio::time::sleep(time));
                 // The new timer is never ready yet; polling it registers the waker.
                 if pause.as_mut().poll(cx).is_ready() {

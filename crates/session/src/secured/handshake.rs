@@ -15,11 +15,11 @@ use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, Un
 use rustls::{CommonState, ConnectionTrafficSecrets, ExtractedSecrets};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::incoming::Incoming;
-use super::record::HEADER;
+use super::incoming::InputBuffer;
+use super::record::HEADER_BYTES;
 
 /// A rustls connection of either side.
-pub(crate) trait Handshaking {
+pub(crate) trait HandshakeConnection {
     type Data;
     fn process<'c, 'i>(
         &'c mut self,
@@ -29,7 +29,7 @@ pub(crate) trait Handshaking {
     fn into_keys(self) -> Result<(ExtractedSecrets, Keys), rustls::Error>;
 }
 
-impl Handshaking for UnbufferedClientConnection {
+impl HandshakeConnection for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
     fn process<'c, 'i>(
@@ -49,7 +49,7 @@ impl Handshaking for UnbufferedClientConnection {
     }
 }
 
-impl Handshaking for UnbufferedServerConnection {
+impl HandshakeConnection for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
     fn process<'c, 'i>(
@@ -109,7 +109,7 @@ impl Keys {
 }
 
 /// Next step of the handshake.
-enum Next {
+enum HandshakeStep {
     Process,
     Send,
     Read,
@@ -118,12 +118,12 @@ enum Next {
 }
 
 /// Performs the handshake over `io`. Input after it is returned in the [`Incoming`].
-pub(super) async fn handshake<S, C>(io: &mut S, connection: &mut C) -> io::Result<Incoming>
+pub(super) async fn handshake<S, C>(io: &mut S, connection: &mut C) -> io::Result<InputBuffer>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    C: Handshaking,
+    C: HandshakeConnection,
 {
-    let mut incoming = Incoming::default();
+    let mut incoming = InputBuffer::default();
     let mut outgoing = Vec::new();
     // Number of bytes at the front that rustls may consume: whole records, one more per request.
     let mut offered = 0usize;
@@ -133,23 +133,23 @@ where
         let next = match state {
             Ok(ConnectionState::EncodeTlsData(mut data)) => {
                 encode(&mut outgoing, |room| data.encode(room))?;
-                Next::Process
+                HandshakeStep::Process
             }
             Ok(ConnectionState::TransmitTlsData(data)) => {
                 data.done();
-                Next::Send
+                HandshakeStep::Send
             }
-            Ok(ConnectionState::WriteTraffic(_)) => Next::Established,
-            Ok(ConnectionState::BlockedHandshake) => Next::Read,
-            Ok(_) => Next::Failed(rustls::Error::General(
+            Ok(ConnectionState::WriteTraffic(_)) => HandshakeStep::Established,
+            Ok(ConnectionState::BlockedHandshake) => HandshakeStep::Read,
+            Ok(_) => HandshakeStep::Failed(rustls::Error::General(
                 "the peer ended the handshake".into(),
             )),
-            Err(error) => Next::Failed(error),
+            Err(error) => HandshakeStep::Failed(error),
         };
         incoming.consume(discard);
         offered = offered.saturating_sub(discard);
         // After a failure, one more round produces the alert for the peer.
-        if let Some(error) = failed.take_if(|_| !matches!(next, Next::Process)) {
+        if let Some(error) = failed.take_if(|_| !matches!(next, HandshakeStep::Process)) {
             let reported = async {
                 io.write_all(&outgoing).await?;
                 io.flush().await
@@ -159,17 +159,19 @@ where
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         match next {
-            Next::Process => {}
-            Next::Send => {
+            HandshakeStep::Process => {}
+            HandshakeStep::Send => {
                 io.write_all(&outgoing).await?;
                 io.flush().await?;
                 outgoing.clear();
             }
-            Next::Established if !connection.state().is_handshaking() => return Ok(incoming),
-            Next::Established | Next::Read => {
-                offered = one_more(io, &mut incoming, offered).await?
+            HandshakeStep::Established if !connection.state().is_handshaking() => {
+                return Ok(incoming);
             }
-            Next::Failed(error) => failed = Some(error),
+            HandshakeStep::Established | HandshakeStep::Read => {
+                offered = read_record(io, &mut incoming, offered).await?
+            }
+            HandshakeStep::Failed(error) => failed = Some(error),
         }
     }
 }
@@ -195,15 +197,15 @@ fn encode(
 }
 
 /// Reads until one record beyond the `offered` bytes is complete. Returns the new number of bytes.
-async fn one_more<S: AsyncRead + Unpin>(
+async fn read_record<S: AsyncRead + Unpin>(
     io: &mut S,
-    incoming: &mut Incoming,
+    incoming: &mut InputBuffer,
     offered: usize,
 ) -> io::Result<usize> {
     loop {
         let behind = incoming.bytes().get(offered..).unwrap_or_default();
-        if let Some(&[_, _, _, high, low]) = behind.first_chunk::<HEADER>() {
-            let len = HEADER + usize::from(u16::from_be_bytes([high, low]));
+        if let Some(&[_, _, _, high, low]) = behind.first_chunk::<HEADER_BYTES>() {
+            let len = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));
             if behind.len() >= len {
                 return Ok(offered + len);
             }

@@ -9,22 +9,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::record::{self, HEADER, RecordError};
+use super::record::{self, HEADER_BYTES, RecordError};
 
 /// Maximum read-ahead in bytes: several records of the maximum size, within a core's second-level
 /// cache.
-pub(super) const READ_AHEAD: usize = 128 * 1024;
+pub(super) const READ_AHEAD_BYTES: usize = 128 * 1024;
 
 /// Bytes in order of arrival.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct InputBuffer {
     /// [`READ_AHEAD`] bytes once something has been read.
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Incoming {
+impl InputBuffer {
     /// Returns all unconsumed bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
@@ -38,7 +38,7 @@ impl Incoming {
 
     /// Returns the length of the first record, header included, if it is complete.
     pub(super) fn record_len(&self) -> Result<Option<usize>, RecordError> {
-        let len = record::record_body_len(self.bytes())?.map(|body| HEADER + body);
+        let len = record::record_body_len(self.bytes())?.map(|body| HEADER_BYTES + body);
         Ok(len.filter(|len| *len <= self.bytes().len()))
     }
 
@@ -55,7 +55,7 @@ impl Incoming {
         from: &mut S,
     ) -> Poll<io::Result<usize>> {
         if self.bytes.is_empty() {
-            self.bytes = vec![0; READ_AHEAD];
+            self.bytes = vec![0; READ_AHEAD_BYTES];
         }
         if self.start > 0 {
             // Usually less than a record.

@@ -13,13 +13,13 @@ use aws_lc_rs::aead::{
 use rustls::ConnectionTrafficSecrets;
 
 /// Size of a record header, in bytes (section 5.1).
-pub(super) const HEADER: usize = 5;
+pub(super) const HEADER_BYTES: usize = 5;
 /// Maximum data in one record, in bytes (section 5.1).
-pub(super) const MAX_DATA: usize = 1 << 14;
+pub(super) const MAX_DATA_BYTES: usize = 1 << 14;
 /// Maximum record size without the header, in bytes (section 5.2).
-pub(super) const MAX_BODY: usize = MAX_DATA + 256;
+pub(super) const MAX_BODY_BYTES: usize = MAX_DATA_BYTES + 256;
 /// Size of the authentication tag in bytes, the same for every cipher.
-pub(super) const TAG: usize = 16;
+pub(super) const TAG_BYTES: usize = 16;
 /// Outer content type of a protected record, and its version (section 5.2).
 const OUTER_TYPE: u8 = 23;
 const LEGACY_VERSION: [u8; 2] = [3, 3];
@@ -69,13 +69,13 @@ pub(super) enum RecordError {
 }
 
 /// One direction's key, and the number of the next record.
-struct Keyed {
+struct RecordKey {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
     sequence: u64,
 }
 
-impl Keyed {
+impl RecordKey {
     fn new(sequence: u64, secrets: &ConnectionTrafficSecrets) -> Result<Self, RecordError> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
@@ -110,7 +110,7 @@ impl Keyed {
 
 /// Seals records.
 pub(super) struct Sealer {
-    keyed: Keyed,
+    keyed: RecordKey,
     /// Maximum number of records that the key may protect (section 5.5).
     limit: u64,
 }
@@ -120,18 +120,18 @@ impl Sealer {
         (sequence, secrets): (u64, ConnectionTrafficSecrets),
         limit: u64,
     ) -> Result<Self, RecordError> {
-        let keyed = Keyed::new(sequence, &secrets)?;
+        let keyed = RecordKey::new(sequence, &secrets)?;
         Ok(Self { keyed, limit })
     }
 
     /// Returns true if only one more record may use this key.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(super) fn is_nearly_exhausted(&self) -> bool {
         self.keyed.sequence.saturating_add(1) >= self.limit
     }
 
     /// Sets the limit so that only one more record may use this key.
     #[cfg(test)]
-    pub(super) fn expire(&mut self) {
+    pub(super) fn exhaust(&mut self) {
         self.limit = self.keyed.sequence + 1;
     }
 
@@ -140,21 +140,21 @@ impl Sealer {
         &mut self,
         content: Content,
         data: &[u8],
-        out: &mut Outgoing,
+        out: &mut OutgoingRecords,
     ) -> Result<(), RecordError> {
-        if data.len() > MAX_DATA {
+        if data.len() > MAX_DATA_BYTES {
             return Err(RecordError::Malformed);
         }
         if self.keyed.sequence >= self.limit {
             return Err(RecordError::Exhausted);
         }
-        let body = data.len() + 1 + TAG;
+        let body = data.len() + 1 + TAG_BYTES;
         let [high, low] = (body as u16).to_be_bytes();
         let [major, minor] = LEGACY_VERSION;
-        let header: [u8; HEADER] = [OUTER_TYPE, major, minor, high, low];
-        let room = out.room(HEADER + body);
+        let header: [u8; HEADER_BYTES] = [OUTER_TYPE, major, minor, high, low];
+        let room = out.reserve(HEADER_BYTES + body);
         let (front, rest) = room
-            .split_first_chunk_mut::<HEADER>()
+            .split_first_chunk_mut::<HEADER_BYTES>()
             .ok_or(RecordError::Malformed)?;
         *front = header;
         // Copying first and sealing in place keeps the data in the nearest cache. The cipher alone
@@ -169,22 +169,22 @@ impl Sealer {
         let key = &self.keyed.key;
         let sealed = key.seal_in_place_separate_tag(nonce, Aad::from(header), inner);
         tag.copy_from_slice(sealed.map_err(|_| RecordError::Malformed)?.as_ref());
-        out.filled += HEADER + body;
+        out.filled += HEADER_BYTES + body;
         Ok(())
     }
 }
 
 /// Records that wait to be written. Memory is reused without zeroing, since sealing overwrites it.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRecords {
     bytes: Vec<u8>,
     filled: usize,
     written: usize,
 }
 
-impl Outgoing {
+impl OutgoingRecords {
     /// Returns the next `len` bytes to be filled.
-    fn room(&mut self, len: usize) -> &mut [u8] {
+    fn reserve(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
@@ -193,14 +193,14 @@ impl Outgoing {
     }
 
     /// Returns the unwritten bytes.
-    pub(super) fn left(&self) -> &[u8] {
+    pub(super) fn unwritten(&self) -> &[u8] {
         self.bytes
             .get(self.written..self.filled)
             .unwrap_or_default()
     }
 
     /// Records that `len` more bytes have been written.
-    pub(super) fn wrote(&mut self, len: usize) {
+    pub(super) fn consume(&mut self, len: usize) {
         self.written += len;
         if self.written >= self.filled {
             (self.filled, self.written) = (0, 0);
@@ -209,13 +209,13 @@ impl Outgoing {
 }
 
 /// Opens records.
-pub(super) struct Opener(Keyed);
+pub(super) struct Opener(RecordKey);
 
 impl Opener {
     pub(super) fn new(
         (sequence, secrets): (u64, ConnectionTrafficSecrets),
     ) -> Result<Self, RecordError> {
-        Keyed::new(sequence, &secrets).map(Self)
+        RecordKey::new(sequence, &secrets).map(Self)
     }
 
     /// Opens a record (header and `record_body_len` bytes) into the front of `out`, which must have
@@ -226,9 +226,12 @@ impl Opener {
         out: &mut [u8],
     ) -> Result<(Content, usize), RecordError> {
         let (header, body) = record
-            .split_first_chunk::<HEADER>()
+            .split_first_chunk::<HEADER_BYTES>()
             .ok_or(RecordError::Malformed)?;
-        let sealed_len = body.len().checked_sub(TAG).ok_or(RecordError::Malformed)?;
+        let sealed_len = body
+            .len()
+            .checked_sub(TAG_BYTES)
+            .ok_or(RecordError::Malformed)?;
         let (sealed, tag) = body
             .split_at_checked(sealed_len)
             .ok_or(RecordError::Malformed)?;
@@ -245,7 +248,7 @@ impl Opener {
             .ok_or(RecordError::Unexpected)?;
         let content = out.get(len).copied().and_then(Content::from_byte);
         let content = content.ok_or(RecordError::Unexpected)?;
-        match len > MAX_DATA {
+        match len > MAX_DATA_BYTES {
             true => Err(RecordError::Malformed),
             false => Ok((content, len)),
         }
@@ -254,18 +257,18 @@ impl Opener {
 
 /// Returns the body length of the record at the start of `bytes`, if its header is complete.
 pub(super) fn record_body_len(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
-    let Some(&[kind, major, minor, high, low]) = bytes.first_chunk::<HEADER>() else {
+    let Some(&[kind, major, minor, high, low]) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
     let len = usize::from(u16::from_be_bytes([high, low]));
     let plausible = kind == OUTER_TYPE && [major, minor] == LEGACY_VERSION;
-    match plausible && len > TAG && len <= MAX_BODY {
+    match plausible && len > TAG_BYTES && len <= MAX_BODY_BYTES {
         true => Ok(Some(len)),
         false => Err(RecordError::Malformed),
     }
 }
 
 /// Returns the bytes needed to open a record with a body of `body` bytes: data, type and padding.
-pub(super) const fn opened_len(body: usize) -> usize {
-    body.saturating_sub(TAG)
+pub(super) const fn open_buffer_len(body: usize) -> usize {
+    body.saturating_sub(TAG_BYTES)
 }

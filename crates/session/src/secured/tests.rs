@@ -33,24 +33,24 @@ fn configs() -> Configs {
     }
 }
 
-async fn client(configs: &Configs, stream: DuplexStream) -> Secured<DuplexStream> {
+async fn client(configs: &Configs, stream: DuplexStream) -> TlsStream<DuplexStream> {
     let name = tls::server_name().unwrap();
     let connection = UnbufferedClientConnection::new(configs.client.clone(), name).unwrap();
     let hop = HopStream::accepted(stream, Bytes::new());
-    Secured::establish(hop, connection, |state| tls::is_bound(state, &BINDING))
+    TlsStream::establish(hop, connection, |state| tls::is_bound(state, &BINDING))
         .await
         .unwrap()
 }
 
-async fn server(configs: &Configs, stream: DuplexStream) -> Secured<DuplexStream> {
+async fn server(configs: &Configs, stream: DuplexStream) -> TlsStream<DuplexStream> {
     let connection = UnbufferedServerConnection::new(configs.server.clone()).unwrap();
     let hop = HopStream::accepted(stream, Bytes::new());
-    Secured::establish(hop, connection, |state| tls::is_bound(state, &BINDING))
+    TlsStream::establish(hop, connection, |state| tls::is_bound(state, &BINDING))
         .await
         .unwrap()
 }
 
-async fn both(capacity: usize) -> (Secured<DuplexStream>, Secured<DuplexStream>) {
+async fn both(capacity: usize) -> (TlsStream<DuplexStream>, TlsStream<DuplexStream>) {
     let configs = configs();
     let (near, far) = duplex(capacity);
     tokio::join!(client(&configs, near), server(&configs, far))
@@ -109,8 +109,8 @@ async fn both_ends_understand_rustls_and_each_other() {
     for (len, part) in [
         (0, 1),
         (1, 1),
-        (MAX_DATA + 1, 7),
-        (300_000, MAX_DATA),
+        (MAX_DATA_BYTES + 1, 7),
+        (300_000, MAX_DATA_BYTES),
         (700_000, 250_001),
     ] {
         // A pipe that holds less than a record, and one that holds many.
@@ -155,10 +155,10 @@ async fn keys_change_in_mid_stream() {
     assert_eq!(&received, b"to rustls");
     // A key that has reached its limit of records is followed by the next.
     let (mut near, mut far) = both(1 << 16).await;
-    let data = noise(10 * MAX_DATA);
+    let data = noise(10 * MAX_DATA_BYTES);
     let saying = async {
-        for part in data.chunks(MAX_DATA) {
-            near.sealer.expire();
+        for part in data.chunks(MAX_DATA_BYTES) {
+            near.sealer.exhaust();
             near.write_all(part).await.unwrap();
         }
         near.shutdown().await.unwrap();
@@ -170,7 +170,7 @@ async fn keys_change_in_mid_stream() {
 #[tokio::test]
 async fn modified_and_truncated_streams_are_errors() {
     let data = noise(40_000);
-    for at in [0, 3, 4, 5, 100, MAX_DATA + 40, 39_999] {
+    for at in [0, 3, 4, 5, 100, MAX_DATA_BYTES + 40, 39_999] {
         let (mut near, mut far) = both(1 << 20).await;
         near.write_all(&data).await.unwrap();
         near.flush().await.unwrap();
@@ -249,23 +249,23 @@ async fn senseless_records_end_the_connection() {
 async fn plaintext_bytes_may_come_between_records() {
     for capacity in [100, 1 << 20] {
         let (mut near, mut far) = both(capacity).await;
-        let (data, clear) = (noise(50_000), near.clear().clone());
+        let (data, clear) = (noise(50_000), near.plaintext_ranges().clone());
         let saying = async {
             for _ in 0..3 {
                 near.write_all(b"secret").await.unwrap();
-                clear.send(data.len());
+                clear.mark_written(data.len());
                 near.write_all(&data).await.unwrap();
             }
             near.shutdown().await.unwrap();
         };
-        let known = far.clear().clone();
-        known.may_receive();
+        let known = far.plaintext_ranges().clone();
+        known.expect_plaintext();
         let hearing = async {
             for _ in 0..3 {
                 let mut secret = [0; 6];
                 far.read_exact(&mut secret).await.unwrap();
                 assert_eq!(&secret, b"secret");
-                known.receive(data.len());
+                known.mark_read(data.len());
                 let mut received = vec![0; data.len()];
                 far.read_exact(&mut received).await.unwrap();
                 assert!(received == data);
@@ -276,7 +276,7 @@ async fn plaintext_bytes_may_come_between_records() {
     }
     // The plaintext is visible on the wire.
     let (mut near, far) = both(1 << 20).await;
-    near.clear().send(5);
+    near.plaintext_ranges().mark_written(5);
     near.write_all(b"plain").await.unwrap();
     let mut io = far.io;
     let mut seen = [0; 5];
@@ -312,13 +312,13 @@ proptest! {
         bit in 0..8u8,
     ) {
         let (mut sealer, mut opener) = pair([3; 44]);
-        let mut sealed = Outgoing::default();
+        let mut sealed = OutgoingRecords::default();
         sealer.seal(Content::Data, &data, &mut sealed).unwrap();
-        let record = sealed.left().to_vec();
-        prop_assert_eq!(record_body_len(&record), Ok(Some(record.len() - HEADER)));
+        let record = sealed.unwritten().to_vec();
+        prop_assert_eq!(record_body_len(&record), Ok(Some(record.len() - HEADER_BYTES)));
         let mut changed = record.clone();
         *flipped.get_mut(&mut changed) ^= 1 << bit;
-        let mut out = vec![0; opened_len(record.len() - HEADER)];
+        let mut out = vec![0; open_buffer_len(record.len() - HEADER_BYTES)];
         let (_, mut other) = pair([3; 44]);
         prop_assert!(other.open(&changed, &mut out).is_err());
         prop_assert_eq!(opener.open(&record, &mut out), Ok((Content::Data, data.len())));

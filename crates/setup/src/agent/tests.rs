@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, duplex};
 
 use super::*;
-use crate::ask::{Found, MAX_REPLY_BYTES, Request, read_reply};
+use crate::ask::{DriverRequest, ListedPart, MAX_REPLY_BYTES, read_reply};
 use crate::circuit::PartId;
-use crate::driver::{Answer, list, set_up, tear_down};
-use crate::remote::Remote;
+use crate::driver::{DriverFuture, list, set_up, tear_down};
+use crate::remote::RemoteDriver;
 use crate::testing::{name, part};
 
 /// Time limit that even a very slow machine meets.
@@ -16,37 +16,39 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A driver that keeps the parts in memory.
 #[derive(Default)]
-struct Memory(Mutex<Vec<Found>>);
+struct Memory(Mutex<Vec<ListedPart>>);
 
 impl Driver for Memory {
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply> {
         let mut parts = self.0.lock().unwrap();
         let reply = match request {
-            Request::SetUp { part } if part.rate == 13 => Err(DriverError::refused("not this one")),
-            Request::SetUp { part } => {
-                parts.push(Found {
+            DriverRequest::SetUp { part } if part.rate == 13 => {
+                Err(DriverError::refused("not this one"))
+            }
+            DriverRequest::SetUp { part } => {
+                parts.push(ListedPart {
                     owner: part.owner.clone(),
                     id: part.id.clone(),
                     part: Some(part.clone()),
                     whole: true,
                 });
-                Ok(Reply::Done)
+                Ok(DriverReply::Done)
             }
-            Request::TearDown { id, .. } => {
+            DriverRequest::TearDown { id, .. } => {
                 parts.retain(|found| found.id != *id);
-                Ok(Reply::Done)
+                Ok(DriverReply::Done)
             }
-            Request::List { .. } => Ok(Reply::Parts {
+            DriverRequest::List { .. } => Ok(DriverReply::Parts {
                 parts: parts.clone(),
             }),
-            Request::Counters { id, .. } => Err(DriverError::missing(id)),
+            DriverRequest::Counters { id, .. } => Err(DriverError::missing(id)),
         };
         Box::pin(std::future::ready(reply))
     }
 }
 
 /// Returns the agent's answers to these bytes, after which the stream ends.
-async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
+async fn said(bytes: &[u8]) -> Vec<Result<DriverReply, DriverError>> {
     let (mut near, far) = duplex(1 << 20);
     let (input, output) = tokio::io::split(far);
     near.write_all(bytes).await.unwrap();
@@ -65,10 +67,10 @@ async fn the_next_request_after_nonsense_is_answered() {
         said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
     assert_eq!(answers.len(), 4);
     for answer in &answers[..3] {
-        let nonsense = matches!(answer, Ok(Reply::Error(DriverError::Nonsense { .. })));
+        let nonsense = matches!(answer, Ok(DriverReply::Error(DriverError::Nonsense { .. })));
         assert!(nonsense, "{answer:?}");
     }
-    assert_eq!(answers[3], Ok(Reply::Parts { parts: vec![] }));
+    assert_eq!(answers[3], Ok(DriverReply::Parts { parts: vec![] }));
 }
 
 #[tokio::test]
@@ -76,7 +78,10 @@ async fn an_endless_line_ends_the_connection() {
     let answers = said(&vec![b'a'; 3 * MAX_REQUEST_BYTES]).await;
     assert_eq!(answers.len(), 1);
     assert!(
-        matches!(&answers[0], Ok(Reply::Error(DriverError::Nonsense { .. }))),
+        matches!(
+            &answers[0],
+            Ok(DriverReply::Error(DriverError::Nonsense { .. }))
+        ),
         "{answers:?}"
     );
 }
@@ -87,13 +92,13 @@ async fn a_driver_is_asked_through_a_socket() {
     let path = folder.path().join("run/agent");
     let (stopping, stop) = watch::channel(false);
     let listener = bind(&path).unwrap();
-    assert!(matches!(bind(&path), Err(ListenError::Taken(_))));
+    assert!(matches!(bind(&path), Err(AgentListenError::Taken(_))));
     let agent = tokio::spawn(listen(listener, Arc::new(Memory::default()), stop));
-    let remote = Remote::socket(&path, PROGRAM_TIMEOUT);
+    let remote = RemoteDriver::socket(&path, PROGRAM_TIMEOUT);
 
     let part = part("us", "c", "a", "ab", 5);
     set_up(&remote, part.clone()).await.unwrap();
-    let refused = crate::circuit::Part {
+    let refused = crate::circuit::CircuitPart {
         rate: 13,
         ..part.clone()
     };
@@ -131,13 +136,13 @@ async fn only_the_owner_can_enter_the_agents_directory() {
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let open = bind(&folder.path().join("agent")).unwrap_err();
     assert!(
-        matches!(open, ListenError::Open { mode: 0o755, .. }),
+        matches!(open, AgentListenError::Open { mode: 0o755, .. }),
         "{open}"
     );
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
     std::fs::write(folder.path().join("file"), "precious").unwrap();
     let file = bind(&folder.path().join("file")).unwrap_err();
-    assert!(matches!(file, ListenError::NoSocket(_)), "{file}");
+    assert!(matches!(file, AgentListenError::NoSocket(_)), "{file}");
     assert_eq!(
         std::fs::read(folder.path().join("file")).unwrap(),
         b"precious"
@@ -145,7 +150,7 @@ async fn only_the_owner_can_enter_the_agents_directory() {
 }
 
 /// Returns a driver for an agent that gives everyone the same answer.
-fn liar(folder: &Path, says: Vec<u8>) -> Remote {
+fn liar(folder: &Path, says: Vec<u8>) -> RemoteDriver {
     let path = folder.join("liar");
     let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
@@ -155,7 +160,7 @@ fn liar(folder: &Path, says: Vec<u8>) -> Remote {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
-    Remote::socket(path, PROGRAM_TIMEOUT)
+    RemoteDriver::socket(path, PROGRAM_TIMEOUT)
 }
 
 #[tokio::test]

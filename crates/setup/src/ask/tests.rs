@@ -2,24 +2,24 @@ use longhaul_circuits::time::Window;
 use proptest::prelude::*;
 
 use super::*;
-use crate::streams::{SourcePorts, Transport};
+use crate::streams::{PortProtocol, SourcePorts};
 use crate::testing::{any_streams, name, part};
 
-fn set_up() -> Request {
+fn set_up() -> DriverRequest {
     let mut part = part("us", "c1", "houston", "wan", 1_000_000_000);
     part.window = Window::new(1_700_000_000_000, 1_700_000_060_000);
     part.streams.source_ports = Some(SourcePorts {
         first: 21_000,
         last: 21_999,
-        transport: Transport::Tcp,
+        transport: PortProtocol::Tcp,
     });
-    part.id = PartId::of(&part.circuit, &part.node, &part.link, &part.streams);
-    Request::SetUp { part }
+    part.id = PartId::for_streams(&part.circuit, &part.node, &part.link, &part.streams);
+    DriverRequest::SetUp { part }
 }
 
 #[test]
 fn a_request_is_formatted_as_documented() {
-    let line = String::from_utf8(request_line(&set_up()).unwrap()).unwrap();
+    let line = String::from_utf8(encode_request(&set_up()).unwrap()).unwrap();
     assert_eq!(
         line,
         concat!(
@@ -38,9 +38,9 @@ fn a_request_is_formatted_as_documented() {
         "docs/circuits.md shows another request"
     );
     for (reply, text) in [
-        (Reply::Done, r#"{"answer":"done"}"#),
+        (DriverReply::Done, r#"{"answer":"done"}"#),
         (
-            Reply::Counters(Counters {
+            DriverReply::Counters(Counters {
                 bytes: 1_500,
                 packets: 1,
                 drops: 0,
@@ -48,16 +48,16 @@ fn a_request_is_formatted_as_documented() {
             r#"{"answer":"counters","bytes":1500,"packets":1,"drops":0}"#,
         ),
         (
-            Reply::Error(DriverError::refused("no link wan here")),
+            DriverReply::Error(DriverError::refused("no link wan here")),
             r#"{"answer":"error","kind":"refused","why":"no link wan here"}"#,
         ),
         (
-            Reply::Parts { parts: vec![] },
+            DriverReply::Parts { parts: vec![] },
             r#"{"answer":"parts","parts":[]}"#,
         ),
     ] {
         assert_eq!(
-            String::from_utf8(reply_line(&reply)).unwrap().trim_end(),
+            String::from_utf8(encode_reply(&reply)).unwrap().trim_end(),
             text
         );
         assert_eq!(read_reply(text.as_bytes()), Ok(reply));
@@ -94,16 +94,17 @@ fn malformed_requests_are_reported_in_one_line() {
 fn error_texts_are_sanitized() {
     let hostile = format!("a\u{1b}[2J\r\n  b{}", "x".repeat(1_000));
     let reply = serde_json::json!({"answer": "error", "kind": "failed", "why": hostile});
-    let Ok(Reply::Error(DriverError::Failed { why })) = read_reply(reply.to_string().as_bytes())
+    let Ok(DriverReply::Error(DriverError::Failed { why })) =
+        read_reply(reply.to_string().as_bytes())
     else {
         panic!("no error");
     };
     assert!(why.starts_with("a [2J b"), "{why}");
-    assert!(why.len() <= MAX_WHY_BYTES);
+    assert!(why.len() <= MAX_ERROR_TEXT_BYTES);
 }
 
 fn any_line() -> impl Strategy<Value = Vec<u8>> {
-    let good = request_line(&set_up()).unwrap();
+    let good = encode_request(&set_up()).unwrap();
     let damaged = (any::<prop::sample::Index>(), any::<u8>(), any::<bool>()).prop_map(
         move |(at, byte, cut)| {
             let mut line = good.clone();
@@ -129,7 +130,7 @@ proptest! {
     fn any_line_gives_a_request_or_an_error(line in any_line()) {
         match read_request(&line) {
             Ok(request) => {
-                let again = request_line(&request).unwrap();
+                let again = encode_request(&request).unwrap();
                 prop_assert_eq!(read_request(again.trim_ascii()), Ok(request));
             }
             Err(error) => prop_assert!(!error.to_string().contains('\n')),
@@ -139,7 +140,7 @@ proptest! {
     #[test]
     fn any_line_gives_a_reply_or_an_error(line in any_line()) {
         if let Ok(reply) = read_reply(&line) {
-            prop_assert_eq!(read_reply(reply_line(&reply).trim_ascii()), Ok(reply));
+            prop_assert_eq!(read_reply(encode_reply(&reply).trim_ascii()), Ok(reply));
         }
     }
 
@@ -151,18 +152,18 @@ proptest! {
     ) {
         let mut part = part("us", "c", "n", "l", rate);
         part.streams = streams;
-        let request = Request::SetUp { part: part.clone() };
-        let line = request_line(&request).unwrap();
+        let request = DriverRequest::SetUp { part: part.clone() };
+        let line = encode_request(&request).unwrap();
         prop_assert_eq!(read_request(line.trim_ascii()), Ok(request));
-        let found = Found { owner: name("us"), id: part.id.clone(), part: Some(part), whole };
-        let reply = Reply::Parts { parts: vec![found] };
-        prop_assert_eq!(read_reply(&reply_line(&reply)), Ok(reply));
+        let found = ListedPart { owner: name("us"), id: part.id.clone(), part: Some(part), whole };
+        let reply = DriverReply::Parts { parts: vec![found] };
+        prop_assert_eq!(read_reply(&encode_reply(&reply)), Ok(reply));
     }
 
     #[test]
     fn any_text_becomes_one_short_line(text in any::<String>()) {
-        let line = one_line(&text);
-        prop_assert!(line.len() <= MAX_WHY_BYTES);
+        let line = sanitize_line(&text);
+        prop_assert!(line.len() <= MAX_ERROR_TEXT_BYTES);
         prop_assert!(!line.chars().any(|c| c.is_control()));
         prop_assert_eq!(line.trim(), &line);
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::streams::Streams;
+use crate::streams::StreamSelector;
 
 /// Maximum length of a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
@@ -17,7 +17,7 @@ const MAX_ID_BYTES: usize = 2_048;
 /// A text of 1 to 128 bytes, in one line, without blanks at its ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(String);
+pub struct EntityName(String);
 
 /// Id of a part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,17 +27,17 @@ pub struct PartId(String);
 /// A text that is not a name or an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}: write 1 to {most} bytes in one line, without blanks at its ends")]
-pub struct NoName {
+pub struct InvalidName {
     text: String,
     what: &'static str,
     most: usize,
 }
 
-fn escaped(name: &Name) -> String {
+fn escaped(name: &EntityName) -> String {
     name.0.replace('%', "%25").replace('/', "%2F")
 }
 
-fn in_one_line(text: &str, most: usize) -> bool {
+fn is_one_line(text: &str, most: usize) -> bool {
     !text.is_empty()
         && text.len() <= most
         && text.trim() == text
@@ -45,36 +45,36 @@ fn in_one_line(text: &str, most: usize) -> bool {
         && !text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
-fn no(text: &str, what: &'static str, most: usize) -> NoName {
-    NoName {
+fn invalid_name(text: &str, what: &'static str, most: usize) -> InvalidName {
+    InvalidName {
         text: text.chars().take(40).collect(),
         what,
         most,
     }
 }
 
-impl FromStr for Name {
-    type Err = NoName;
+impl FromStr for EntityName {
+    type Err = InvalidName;
 
-    fn from_str(text: &str) -> Result<Self, NoName> {
-        if in_one_line(text, MAX_NAME_BYTES) {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        if is_one_line(text, MAX_NAME_BYTES) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(no(text, "name", MAX_NAME_BYTES))
+            Err(invalid_name(text, "name", MAX_NAME_BYTES))
         }
     }
 }
 
-impl Name {
+impl EntityName {
     /// Returns the default owner of circuits.
     #[must_use]
-    pub fn usual_owner() -> Self {
+    pub fn default_owner() -> Self {
         Self("longhaul".to_owned())
     }
 
     /// Returns the name that consists of a number.
     #[must_use]
-    pub fn of_number(number: u64) -> Self {
+    pub fn from_number(number: u64) -> Self {
         Self(number.to_string())
     }
 }
@@ -83,7 +83,12 @@ impl PartId {
     /// Returns the id of a circuit's part at a node, for the streams that leave it by a link. Ids
     /// of different parts differ.
     #[must_use]
-    pub fn of(circuit: &Name, node: &Name, link: &Name, streams: &Streams) -> Self {
+    pub fn for_streams(
+        circuit: &EntityName,
+        node: &EntityName,
+        link: &EntityName,
+        streams: &StreamSelector,
+    ) -> Self {
         let [circuit, node, link] = [circuit, node, link].map(escaped);
         // The last separator stands before the streams, whose prefixes may contain others.
         Self(format!("{circuit}/{node}/{link}/{streams}"))
@@ -91,30 +96,30 @@ impl PartId {
 
     /// Returns true if it is a part of this circuit.
     #[must_use]
-    pub fn is_of(&self, circuit: &Name) -> bool {
+    pub fn belongs_to(&self, circuit: &EntityName) -> bool {
         let rest = self.0.strip_prefix(&escaped(circuit));
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
     /// Returns the id of an object with the router's numbers that belongs to no known part.
-    pub(crate) fn unknown(number: u16) -> Self {
+    pub(crate) fn from_unknown_slot(number: u16) -> Self {
         Self(format!("?{number}"))
     }
 
     /// Returns the number of such an id.
-    pub(crate) fn unknown_number(&self) -> Option<u16> {
+    pub(crate) fn unknown_slot(&self) -> Option<u16> {
         self.0.strip_prefix('?')?.parse().ok()
     }
 }
 
 impl FromStr for PartId {
-    type Err = NoName;
+    type Err = InvalidName;
 
-    fn from_str(text: &str) -> Result<Self, NoName> {
-        if in_one_line(text, MAX_ID_BYTES) {
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        if is_one_line(text, MAX_ID_BYTES) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(no(text, "id", MAX_ID_BYTES))
+            Err(invalid_name(text, "id", MAX_ID_BYTES))
         }
     }
 }
@@ -122,9 +127,9 @@ impl FromStr for PartId {
 macro_rules! as_text {
     ($type:ident) => {
         impl TryFrom<String> for $type {
-            type Error = NoName;
+            type Error = InvalidName;
 
-            fn try_from(text: String) -> Result<Self, NoName> {
+            fn try_from(text: String) -> Result<Self, InvalidName> {
                 text.parse()
             }
         }
@@ -151,5 +156,5 @@ macro_rules! as_text {
     };
 }
 
-as_text!(Name);
+as_text!(EntityName);
 as_text!(PartId);

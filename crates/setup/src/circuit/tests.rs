@@ -7,26 +7,26 @@ use crate::testing::{any_streams, name};
 
 const SETUP_LEAD_MS: u64 = 10;
 
-fn route(links: &[(&str, &str)], rate: Rate) -> Route {
-    Route {
+fn route(links: &[(&str, &str)], rate: BitsPerSecond) -> CircuitRoute {
+    CircuitRoute {
         hops: links
             .iter()
-            .map(|(node, link)| Hop {
+            .map(|(node, link)| CircuitHop {
                 node: name(node),
                 link: name(link),
             })
             .collect(),
         rate,
-        streams: Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+        streams: StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
     }
 }
 
-fn circuit(pieces: Vec<(i64, i64, Vec<Route>)>) -> Circuit {
-    Circuit {
+fn circuit(pieces: Vec<(i64, i64, Vec<CircuitRoute>)>) -> CircuitSpec {
+    CircuitSpec {
         id: name("c"),
         pieces: pieces
             .into_iter()
-            .map(|(start, end, routes)| Piece {
+            .map(|(start, end, routes)| CircuitPiece {
                 window: Window::new(start, end),
                 routes,
             })
@@ -110,14 +110,14 @@ fn names_are_one_line() {
         "a\u{7f}",
         &"a".repeat(MAX_NAME_BYTES + 1),
     ] {
-        assert!(text.parse::<Name>().is_err(), "{text:?}");
+        assert!(text.parse::<EntityName>().is_err(), "{text:?}");
     }
     assert_eq!(name("Salt Lake City").as_str(), "Salt Lake City");
-    assert_eq!(PartId::unknown(7).unknown_number(), Some(7));
-    assert_eq!("?x".parse::<PartId>().unwrap().unknown_number(), None);
+    assert_eq!(PartId::from_unknown_slot(7).unknown_slot(), Some(7));
+    assert_eq!("?x".parse::<PartId>().unwrap().unknown_slot(), None);
 }
 
-fn any_name() -> impl Strategy<Value = Name> {
+fn any_name() -> impl Strategy<Value = EntityName> {
     "[ab/%?]{1,4}".prop_map(|text| name(&text))
 }
 
@@ -130,7 +130,7 @@ proptest! {
         ),
     ) {
         let different: BTreeSet<_> = all.iter().collect();
-        let ids: BTreeSet<_> = all.iter().map(|(a, b, c, s)| PartId::of(a, b, c, s)).collect();
+        let ids: BTreeSet<_> = all.iter().map(|(a, b, c, s)| PartId::for_streams(a, b, c, s)).collect();
         prop_assert_eq!(different.len(), ids.len());
         for id in ids {
             prop_assert_eq!(id.as_str().parse::<PartId>(), Ok(id.clone()));
@@ -146,9 +146,9 @@ proptest! {
         let pieces = cuts.windows(2).map(|pair| (pair[0], pair[1], vec![])).collect();
         let circuit = circuit(pieces);
         prop_assert_eq!(circuit.check(), Ok(()));
-        let there = circuit.held(SETUP_LEAD_MS).filter(|(held, _)| held.holds(now)).count();
+        let there = circuit.provisioning_windows(SETUP_LEAD_MS).filter(|(held, _)| held.contains(now)).count();
         prop_assert!(there <= 1);
-        let within = circuit.window().holds(now);
+        let within = circuit.window().contains(now);
         prop_assert!(!within || there == 1);
     }
 }

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_circuits::time::Window;
 
 use super::*;
-use crate::ask::{Found, Request};
-use crate::circuit::{Circuit, Hop, PartId, Piece, Route};
-use crate::driver::Answer;
-use crate::reconcile::Standing;
-use crate::streams::Streams;
+use crate::ask::{DriverRequest, ListedPart};
+use crate::circuit::{CircuitHop, CircuitPiece, CircuitRoute, CircuitSpec, PartId};
+use crate::driver::DriverFuture;
+use crate::reconcile::CircuitStatus;
+use crate::streams::StreamSelector;
 use crate::testing::name;
 
 /// A driver that answers after a delay, and panics once if told to.
@@ -29,7 +29,7 @@ impl Slow {
 }
 
 impl Driver for Slow {
-    fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply> {
         Box::pin(async move {
             tokio::time::sleep(self.time).await;
             if self
@@ -43,62 +43,68 @@ impl Driver for Slow {
             }
             let mut there = self.there.lock();
             match request {
-                Request::SetUp { part } => there.insert(part.id.clone()),
-                Request::TearDown { id, .. } => there.remove(id),
+                DriverRequest::SetUp { part } => there.insert(part.id.clone()),
+                DriverRequest::TearDown { id, .. } => there.remove(id),
                 _ => {
-                    let parts = there.iter().map(|id| Found {
+                    let parts = there.iter().map(|id| ListedPart {
                         owner: name("us"),
                         id: id.clone(),
                         part: None,
                         whole: true,
                     });
                     let parts = parts.collect();
-                    return Ok(Reply::Parts { parts });
+                    return Ok(DriverReply::Parts { parts });
                 }
             };
-            Ok(Reply::Done)
+            Ok(DriverReply::Done)
         })
     }
 }
 
-fn circuit(end: Moment) -> Circuit {
-    let hop = |node: &str| Hop {
+fn circuit(end: MomentMs) -> CircuitSpec {
+    let hop = |node: &str| CircuitHop {
         node: name(node),
         link: name("link"),
     };
-    Circuit {
+    CircuitSpec {
         id: name("c"),
-        pieces: vec![Piece {
+        pieces: vec![CircuitPiece {
             window: Window::new(0, end),
-            routes: vec![Route {
+            routes: vec![CircuitRoute {
                 hops: vec![hop("a"), hop("b")],
                 rate: 5,
-                streams: Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+                streams: StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
             }],
         }],
     }
 }
 
-fn conductor(of_a: Arc<dyn Driver>, of_b: Option<Arc<dyn Driver>>) -> Arc<Conductor> {
+fn conductor(of_a: Arc<dyn Driver>, of_b: Option<Arc<dyn Driver>>) -> Arc<DriverRunner> {
     let nodes = ["a", "b"].map(|node| (name(node), name(node)));
     let mut reconciler = Reconciler::new(name("us"), nodes.into());
-    reconciler.want([circuit(10_000_000)]);
+    reconciler.set_wanted([circuit(10_000_000)]);
     let mut drivers = Drivers::from([(name("a"), of_a)]);
     drivers.extend(of_b.map(|driver| (name("b"), driver)));
-    Arc::new(Conductor::new(reconciler, drivers))
+    Arc::new(DriverRunner::new(reconciler, drivers))
 }
 
 /// Runs the conductor in paused time until a circuit has such a status.
-async fn until(conductor: &Arc<Conductor>, stands: impl Fn(&Standing) -> bool) -> Standing {
+async fn until(
+    conductor: &Arc<DriverRunner>,
+    stands: impl Fn(&CircuitStatus) -> bool,
+) -> CircuitStatus {
     let (_tell, stop) = watch::channel(false);
     let begun = tokio::time::Instant::now();
-    let clock = move || Moment::try_from(begun.elapsed().as_millis()).unwrap();
+    let clock = move || MomentMs::try_from(begun.elapsed().as_millis()).unwrap();
     let run = {
         let conductor = Arc::clone(conductor);
         tokio::spawn(async move { conductor.run(clock, stop).await })
     };
     loop {
-        let standing = conductor.locked().standing(&name("c"), clock()).unwrap();
+        let standing = conductor
+            .lock_reconciler()
+            .status(&name("c"), clock())
+            .unwrap();
         if stands(&standing) || clock() > 1_000_000 {
             run.abort();
             return standing;
@@ -112,17 +118,20 @@ async fn drivers_are_asked_until_done_and_after_changes() {
     let (a, b) = (Slow::new(Duration::from_secs(3)), Slow::new(Duration::ZERO));
     a.panics.store(1, Ordering::SeqCst);
     let conductor = conductor(Arc::clone(&a) as _, Some(Arc::clone(&b) as _));
-    let standing = until(&conductor, |standing| *standing == Standing::Provisioned).await;
-    assert_eq!(standing, Standing::Provisioned);
+    let standing = until(&conductor, |standing| {
+        *standing == CircuitStatus::Provisioned
+    })
+    .await;
+    assert_eq!(standing, CircuitStatus::Provisioned);
     let there = || [&a, &b].map(|driver| driver.there.lock().len());
     assert_eq!(there(), [1, 1]);
 
-    conductor.with(|reconciler| reconciler.want([circuit(1)]));
+    conductor.update(|reconciler| reconciler.set_wanted([circuit(1)]));
     let standing = until(&conductor, |standing| {
-        *standing == Standing::Over { left: 0 }
+        *standing == CircuitStatus::Over { left: 0 }
     })
     .await;
-    assert_eq!(standing, Standing::Over { left: 0 });
+    assert_eq!(standing, CircuitStatus::Over { left: 0 });
     assert_eq!(there(), [0, 0]);
 }
 
@@ -136,10 +145,10 @@ async fn a_missing_or_silent_driver_fails_the_circuit() {
     ] {
         let conductor = conductor(good(), of_b);
         let standing = until(&conductor, |standing| {
-            matches!(standing, Standing::Failed { .. })
+            matches!(standing, CircuitStatus::Failed { .. })
         })
         .await;
-        let Standing::Failed { why: said, .. } = standing else {
+        let CircuitStatus::Failed { why: said, .. } = standing else {
             panic!("{standing:?}");
         };
         // A driver that never answers may be abandoned before its time is over.

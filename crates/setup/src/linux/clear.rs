@@ -1,42 +1,46 @@
 //! Removal of a part's kernel objects.
 
 use super::LinuxRouter;
-use super::config::{RouterLink, SLOTS};
-use super::record::Record;
-use super::room::class_of;
-use super::set::reserved;
-use super::snapshot::{Interface, Root, option};
-use crate::ask::{DriverError, Reply};
+use super::config::{MAX_SLOTS, RouterLink};
+use super::record::SlotRecord;
+use super::room::class_id;
+use super::set::reserved_rate;
+use super::snapshot::{Interface, RootDiscipline, family_option};
+use crate::ask::{DriverError, DriverReply};
 use crate::circuit::PartId;
-use crate::streams::Family;
+use crate::streams::IpFamily;
 
 impl LinuxRouter {
     pub(super) async fn tear_down(
         &self,
         id: &PartId,
-        record: &mut Record,
-    ) -> Result<Reply, DriverError> {
-        let slot = record.slot(id).map(|(slot, _)| slot);
+        record: &mut SlotRecord,
+    ) -> Result<DriverReply, DriverError> {
+        let slot = record.find_part(id).map(|(slot, _)| slot);
         // A number that is in the record by now belongs to a part with an id.
         let unknown = id
-            .unknown_number()
-            .filter(|slot| *slot < SLOTS && record.part(*slot).is_none());
+            .unknown_slot()
+            .filter(|slot| *slot < MAX_SLOTS && record.part(*slot).is_none());
         if let Some(slot) = slot.or(unknown) {
             self.remove(slot, record).await?;
         }
-        Ok(Reply::Done)
+        Ok(DriverReply::Done)
     }
 
     /// Removes all kernel objects of a slot, the rule first, and then its record. The root is
     /// removed with the last class unless it is to stay.
-    pub(super) async fn remove(&self, slot: u16, record: &mut Record) -> Result<(), DriverError> {
+    pub(super) async fn remove(
+        &self,
+        slot: u16,
+        record: &mut SlotRecord,
+    ) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let snapshot = self.kernel.snapshot(&self.config).await?;
-        let (table, maker) = (numbers.table(slot), numbers.protocol);
-        for family in [Family::V4, Family::V6] {
-            let option = option(family);
+        let (table, maker) = (numbers.table_number(slot), numbers.protocol);
+        for family in [IpFamily::V4, IpFamily::V6] {
+            let option = family_option(family);
             if snapshot.rules.contains(&(family, slot)) {
-                let preference = numbers.rule(slot);
+                let preference = numbers.rule_preference(slot);
                 self.kernel
                     .ip(&format!(
                         "{option} rule del pref {preference} table {table} protocol {maker}"
@@ -51,7 +55,7 @@ impl LinuxRouter {
         }
         for (name, link) in &self.config.links {
             if let Some(at) = snapshot.interfaces.get(name) {
-                self.clear(slot, link, at).await?;
+                self.clear_interface(slot, link, at).await?;
             }
         }
         // If the record entry were removed first, a crash in between would leave a root that nobody
@@ -60,11 +64,16 @@ impl LinuxRouter {
         Ok(record.remove(slot)?)
     }
 
-    async fn clear(&self, slot: u16, link: &RouterLink, at: &Interface) -> Result<(), DriverError> {
+    async fn clear_interface(
+        &self,
+        slot: u16,
+        link: &RouterLink,
+        at: &Interface,
+    ) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let device = &link.interface;
         if at.filters.contains(&slot) {
-            let preference = numbers.filter(slot);
+            let preference = numbers.filter_preference(slot);
             self.kernel
                 .tc(&format!(
                     "filter del dev {device} parent {:x}: pref {preference}",
@@ -73,7 +82,7 @@ impl LinuxRouter {
                 .await?;
         }
         if at.classes.contains(&slot) {
-            let class = class_of(numbers, slot);
+            let class = class_id(numbers, slot);
             self.kernel
                 .tc(&format!("class del dev {device} classid {class}"))
                 .await?;
@@ -85,7 +94,7 @@ impl LinuxRouter {
     /// of an interface without circuits, unless the router's is to stay.
     pub(super) async fn settle_bases(
         &self,
-        record: &Record,
+        record: &SlotRecord,
         gone: Option<u16>,
     ) -> Result<(), DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
@@ -93,7 +102,7 @@ impl LinuxRouter {
             let Some(at) = snapshot
                 .interfaces
                 .get(name)
-                .filter(|at| at.root == Root::Ours)
+                .filter(|at| at.root == RootDiscipline::Own)
             else {
                 continue;
             };
@@ -103,7 +112,7 @@ impl LinuxRouter {
                     .tc(&format!("qdisc del dev {device} root handle {handle:x}:"))
                     .await?;
             } else {
-                self.make_base(link, at, reserved(record, name, gone))
+                self.make_base(link, at, reserved_rate(record, name, gone))
                     .await?;
             }
         }

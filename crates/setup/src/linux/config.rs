@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use longhaul_circuits::network::Share;
-use longhaul_circuits::time::{MAX_RATE, Rate};
+use longhaul_circuits::network::LinkShare;
+use longhaul_circuits::time::{BitsPerSecond, MAX_RATE};
 use serde::{Deserialize, Serialize};
 
-use crate::circuit::Name;
-use crate::streams::Family;
+use crate::circuit::EntityName;
+use crate::streams::IpFamily;
 
 /// Maximum number of parts of one router at a time.
-pub const SLOTS: u16 = 2_000;
+pub const MAX_SLOTS: u16 = 2_000;
 
 /// Minimum rate of a link and of a part, in bit/s. Below it, one packet takes unreasonably long.
-pub const MIN_RATE: Rate = 64_000;
+pub const MIN_RATE: BitsPerSecond = 64_000;
 
 /// Maximum length of an interface name (Linux, `IFNAMSIZ` without the terminator).
 const MAX_INTERFACE_BYTES: usize = 15;
@@ -23,12 +23,12 @@ const MAX_INTERFACE_BYTES: usize = 15;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterConfig {
     /// Owner of the circuits that it sets up.
-    pub owner: Name,
+    pub owner: EntityName,
     /// Links, by the names that circuits use for them.
-    pub links: BTreeMap<Name, RouterLink>,
+    pub links: BTreeMap<EntityName, RouterLink>,
     /// Kernel numbers of the router.
     #[serde(default)]
-    pub numbers: Numbers,
+    pub numbers: KernelNumbers,
 }
 
 /// A link of a router.
@@ -42,10 +42,10 @@ pub struct RouterLink {
     pub gateways: Vec<IpAddr>,
     /// Rate of the link in bit/s. It should be a little less than the real rate, so that queues
     /// build up here.
-    pub rate: Rate,
+    pub rate: BitsPerSecond,
     /// Share of the rate that circuits may reserve.
     #[serde(default)]
-    pub reservable: Share,
+    pub reservable: LinkShare,
     /// If true, the router's queueing discipline stays at the interface while there is no circuit.
     /// Otherwise, packets that wait there are lost when the first circuit begins and when the last
     /// one ends, which affects busy links.
@@ -61,7 +61,7 @@ const fn stays() -> bool {
 /// need different ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Numbers {
+pub struct KernelNumbers {
     /// Handle of the root queueing disciplines (major number).
     pub handle: u16,
     /// First preference of filters.
@@ -75,7 +75,7 @@ pub struct Numbers {
     pub protocol: u8,
 }
 
-impl Default for Numbers {
+impl Default for KernelNumbers {
     fn default() -> Self {
         Self {
             handle: 0x4c48,
@@ -97,7 +97,7 @@ pub enum ConfigFault {
     )]
     Interface {
         /// The link.
-        link: Name,
+        link: EntityName,
         /// Configured interface.
         interface: String,
     },
@@ -108,22 +108,22 @@ pub enum ConfigFault {
     )]
     Shared {
         /// The first link.
-        one: Name,
+        one: EntityName,
         /// The second link.
-        other: Name,
+        other: EntityName,
         /// The interface.
         interface: String,
     },
     /// A link has two gateways of one IP version: keep one.
     #[error("link {0} has two gateways of one version of IP: leave one")]
-    Gateways(Name),
+    Gateways(EntityName),
     /// The rate is out of range: use 64 kbit/s to [`MAX_RATE`].
     #[error("link {link} carries {rate} bit/s: {MIN_RATE} to {MAX_RATE} are taken")]
     Rate {
         /// The link.
-        link: Name,
+        link: EntityName,
         /// Configured rate in bit/s.
-        rate: Rate,
+        rate: BitsPerSecond,
     },
     /// A range of kernel numbers overlaps reserved ones, or is out of bounds: choose another start.
     #[error("{what} from {first}: take {least} to {most}")]
@@ -145,7 +145,7 @@ impl RouterConfig {
     /// # Errors
     /// [`ConfigFault`] names the first fault.
     pub fn check(&self) -> Result<(), ConfigFault> {
-        let mut interfaces: BTreeMap<&str, &Name> = BTreeMap::new();
+        let mut interfaces: BTreeMap<&str, &EntityName> = BTreeMap::new();
         for (name, link) in &self.links {
             link.check(name)?;
             if let Some(one) = interfaces.insert(&link.interface, name) {
@@ -161,7 +161,7 @@ impl RouterConfig {
 }
 
 impl RouterLink {
-    fn check(&self, name: &Name) -> Result<(), ConfigFault> {
+    fn check(&self, name: &EntityName) -> Result<(), ConfigFault> {
         let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let interface = self.interface.as_str();
         if interface.is_empty()
@@ -188,15 +188,15 @@ impl RouterLink {
     }
 
     /// Returns the next router for packets of an IP version.
-    pub(super) fn gateway(&self, family: Family) -> Option<IpAddr> {
-        let of_family = |gateway: &&IpAddr| gateway.is_ipv4() == (family == Family::V4);
+    pub(super) fn gateway(&self, family: IpFamily) -> Option<IpAddr> {
+        let of_family = |gateway: &&IpAddr| gateway.is_ipv4() == (family == IpFamily::V4);
         self.gateways.iter().find(of_family).copied()
     }
 }
 
-impl Numbers {
+impl KernelNumbers {
     fn check(&self) -> Result<(), ConfigFault> {
-        let slots = u32::from(SLOTS);
+        let slots = u32::from(MAX_SLOTS);
         let bounds = [
             // 0 is unassigned, and the kernel allocates handles from 8000 on.
             ("the handle", u32::from(self.handle), 1, 0x7fff),
@@ -221,21 +221,21 @@ impl Numbers {
         Ok(())
     }
 
-    pub(super) const fn filter(&self, slot: u16) -> u16 {
+    pub(super) const fn filter_preference(&self, slot: u16) -> u16 {
         self.filters + slot
     }
 
-    pub(super) const fn rule(&self, slot: u16) -> u16 {
+    pub(super) const fn rule_preference(&self, slot: u16) -> u16 {
         self.rules + slot
     }
 
-    pub(super) fn table(&self, slot: u16) -> u32 {
+    pub(super) fn table_number(&self, slot: u16) -> u32 {
         self.tables + u32::from(slot)
     }
 
     /// Returns the slot of a number in the range that begins at `first`.
     pub(super) fn slot_of(first: u32, number: u32) -> Option<u16> {
         let slot = u16::try_from(number.checked_sub(first)?).ok()?;
-        (slot < SLOTS).then_some(slot)
+        (slot < MAX_SLOTS).then_some(slot)
     }
 }

@@ -10,12 +10,12 @@ mod tests;
 
 use std::net::IpAddr;
 
-use crate::streams::{Family, Prefix, Streams};
+use crate::streams::{IpFamily, Prefix, StreamSelector};
 
 /// Base of loads relative to the network header, whatever precedes it (`SKF_NET_OFF`).
-const NET: u32 = 0xfff0_0000;
+const NETWORK_HEADER: u32 = 0xfff0_0000;
 /// Address of the packet's mark (`SKF_AD_OFF` + `SKF_AD_MARK`).
-const MARK: u32 = 0xffff_f000 + 20;
+const PACKET_MARK: u32 = 0xffff_f000 + 20;
 
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
@@ -32,17 +32,17 @@ const IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
 /// Return value for a packet that matches. The filter itself names the class.
-const MATCHES: u32 = u32::MAX;
+const MATCH: u32 = u32::MAX;
 /// Return value for a packet that does not match.
-const PASSES: u32 = 0;
+const NO_MATCH: u32 = 0;
 
 /// Offset and bit mask of the fragment offset in IPv4.
 const V4_FRAGMENT: (u32, u32) = (6, 0x1fff);
 /// Offset of the next protocol in the IPv4 header.
-const V4_PROTOCOL: u32 = 9;
-const V6_PROTOCOL: u32 = 6;
+const V4_PROTOCOL_OFFSET: u32 = 9;
+const V6_NEXT_HEADER_OFFSET: u32 = 6;
 /// Length of an IPv6 header, in bytes.
-const V6_HEADER: u32 = 40;
+const V6_HEADER_BYTES: u32 = 40;
 
 /// A BPF instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,55 +55,58 @@ struct Instruction {
 
 /// A step of the filter. Comparisons decide if the packet can still match.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+enum FilterStep {
     Do(u16, u32),
     /// Continues if the comparison holds; otherwise the packet does not match.
-    Need(u16, u32),
+    Require(u16, u32),
     /// Continues if the comparison does not hold.
-    Never(u16, u32),
+    Exclude(u16, u32),
 }
 
 /// Returns the filter for the streams, for packets of their IP version. Only first fragments have
 /// ports.
-fn instructions(streams: &Streams) -> Vec<Instruction> {
+fn instructions(streams: &StreamSelector) -> Vec<Instruction> {
     let mut steps = Vec::new();
     if let Some(mark) = streams.mark {
-        steps.extend([Step::Do(LOAD_WORD, MARK), Step::Need(IF_EQUAL, mark)]);
+        steps.extend([
+            FilterStep::Do(LOAD_WORD, PACKET_MARK),
+            FilterStep::Require(IF_EQUAL, mark),
+        ]);
     }
     let family = streams.family();
     let (source, destination) = match family {
-        Family::V4 => (12, 16),
-        Family::V6 => (8, 24),
+        IpFamily::V4 => (12, 16),
+        IpFamily::V6 => (8, 24),
     };
-    address(&mut steps, source, streams.from);
-    address(&mut steps, destination, streams.to);
+    match_address(&mut steps, source, streams.from);
+    match_address(&mut steps, destination, streams.to);
     if let Some(ports) = streams.source_ports {
         let protocol = match family {
-            Family::V4 => V4_PROTOCOL,
-            Family::V6 => V6_PROTOCOL,
+            IpFamily::V4 => V4_PROTOCOL_OFFSET,
+            IpFamily::V6 => V6_NEXT_HEADER_OFFSET,
         };
         steps.extend([
-            Step::Do(LOAD_BYTE, NET + protocol),
-            Step::Need(IF_EQUAL, ports.transport.number().into()),
+            FilterStep::Do(LOAD_BYTE, NETWORK_HEADER + protocol),
+            FilterStep::Require(IF_EQUAL, ports.transport.number().into()),
         ]);
         match family {
-            Family::V4 => steps.extend([
-                Step::Do(LOAD_HALF, NET + V4_FRAGMENT.0),
-                Step::Never(IF_ANY_BIT, V4_FRAGMENT.1),
-                Step::Do(LOAD_HEADER_LENGTH, NET),
-                Step::Do(LOAD_HALF_AT_X, NET),
+            IpFamily::V4 => steps.extend([
+                FilterStep::Do(LOAD_HALF, NETWORK_HEADER + V4_FRAGMENT.0),
+                FilterStep::Exclude(IF_ANY_BIT, V4_FRAGMENT.1),
+                FilterStep::Do(LOAD_HEADER_LENGTH, NETWORK_HEADER),
+                FilterStep::Do(LOAD_HALF_AT_X, NETWORK_HEADER),
             ]),
-            Family::V6 => steps.push(Step::Do(LOAD_HALF, NET + V6_HEADER)),
+            IpFamily::V6 => steps.push(FilterStep::Do(LOAD_HALF, NETWORK_HEADER + V6_HEADER_BYTES)),
         }
         steps.extend([
-            Step::Need(IF_AT_LEAST, ports.first.into()),
-            Step::Never(IF_GREATER, ports.last.into()),
+            FilterStep::Require(IF_AT_LEAST, ports.first.into()),
+            FilterStep::Exclude(IF_GREATER, ports.last.into()),
         ]);
     }
-    assembled(&steps)
+    assemble(&steps)
 }
 
-fn address(steps: &mut Vec<Step>, at: u32, prefix: Prefix) {
+fn match_address(steps: &mut Vec<FilterStep>, at: u32, prefix: Prefix) {
     let words: Vec<u32> = match prefix.address() {
         IpAddr::V4(address) => vec![address.to_bits()],
         IpAddr::V6(address) => {
@@ -119,24 +122,24 @@ fn address(steps: &mut Vec<Step>, at: u32, prefix: Prefix) {
         if bits == 0 {
             break;
         }
-        steps.push(Step::Do(LOAD_WORD, NET + at + 4 * place));
+        steps.push(FilterStep::Do(LOAD_WORD, NETWORK_HEADER + at + 4 * place));
         if bits < 32 {
-            steps.push(Step::Do(AND, u32::MAX << (32 - bits)));
+            steps.push(FilterStep::Do(AND, u32::MAX << (32 - bits)));
         }
-        steps.push(Step::Need(IF_EQUAL, word));
+        steps.push(FilterStep::Require(IF_EQUAL, word));
     }
 }
 
-fn assembled(steps: &[Step]) -> Vec<Instruction> {
+fn assemble(steps: &[FilterStep]) -> Vec<Instruction> {
     let mut program = Vec::with_capacity(steps.len() + 2);
     for (at, step) in steps.iter().enumerate() {
         // After the last step come the return for a match and that for no match. There are at most
         // 32 steps.
         let out = u8::try_from(steps.len() - at).unwrap_or(u8::MAX);
         let (code, k, if_true, if_false) = match *step {
-            Step::Do(code, k) => (code, k, 0, 0),
-            Step::Need(code, k) => (code, k, 0, out),
-            Step::Never(code, k) => (code, k, out, 0),
+            FilterStep::Do(code, k) => (code, k, 0, 0),
+            FilterStep::Require(code, k) => (code, k, 0, out),
+            FilterStep::Exclude(code, k) => (code, k, out, 0),
         };
         program.push(Instruction {
             code,
@@ -145,7 +148,7 @@ fn assembled(steps: &[Step]) -> Vec<Instruction> {
             k,
         });
     }
-    program.extend([MATCHES, PASSES].map(|k| Instruction {
+    program.extend([MATCH, NO_MATCH].map(|k| Instruction {
         code: RETURN,
         if_true: 0,
         if_false: 0,
@@ -155,7 +158,7 @@ fn assembled(steps: &[Step]) -> Vec<Instruction> {
 }
 
 /// Returns the filter in the format of `tc` (tc-bpf(8), `bytecode`).
-pub(super) fn bytecode(streams: &Streams) -> String {
+pub(super) fn bytecode(streams: &StreamSelector) -> String {
     let program = instructions(streams);
     let mut text = program.len().to_string();
     for Instruction {

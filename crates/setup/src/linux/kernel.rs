@@ -5,22 +5,22 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ask::{DriverError, one_line};
-use crate::process::run;
+use crate::ask::{DriverError, sanitize_line};
+use crate::process::run_program;
 
 /// Time limit of one command. Commands take milliseconds unless the machine is in trouble.
-const COMMAND_TIME: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum output of a command, in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
 /// Creates a command from a program and its arguments.
-pub type Start = Arc<dyn Fn(&str, &[&str]) -> io::Result<Command> + Send + Sync>;
+pub type CommandBuilder = Arc<dyn Fn(&str, &[&str]) -> io::Result<Command> + Send + Sync>;
 
 /// Returns a factory for commands on this machine, in this process's own network namespace. Their
 /// messages are in English.
 #[must_use]
-pub fn this_machine() -> Start {
+pub fn this_machine() -> CommandBuilder {
     Arc::new(|program, arguments| {
         let mut command = Command::new(program);
         command.args(arguments).env("LC_ALL", "C");
@@ -30,11 +30,11 @@ pub fn this_machine() -> Start {
 
 /// The kernel, accessed through `tc` and `ip`.
 pub(super) struct Kernel {
-    start: Start,
+    start: CommandBuilder,
 }
 
 impl Kernel {
-    pub fn new(start: Start) -> Self {
+    pub fn new(start: CommandBuilder) -> Self {
         Self { start }
     }
 
@@ -52,10 +52,10 @@ impl Kernel {
             .chain(more.iter().copied())
             .collect();
         let command = (self.start)(program, &arguments).map_err(|error| failed(&error))?;
-        let ran = run(command, &[], COMMAND_TIME, MAX_OUTPUT_BYTES).await;
+        let ran = run_program(command, &[], COMMAND_TIMEOUT, MAX_OUTPUT_BYTES).await;
         let ran = ran.map_err(|error| failed(&format!("{error} (it is in iproute2)")))?;
         if !ran.status.success() {
-            let complaint = one_line(&ran.complaint);
+            let complaint = sanitize_line(&ran.complaint);
             return Err(failed(&if complaint.is_empty() {
                 ran.status.to_string()
             } else {

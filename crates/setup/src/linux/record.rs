@@ -6,9 +6,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::circuit::{Part, PartId};
+use crate::circuit::{CircuitPart, PartId};
 
-use super::config::SLOTS;
+use super::config::MAX_SLOTS;
 
 /// Maximum size of a record, in bytes: far more than [`SLOTS`] parts take.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
@@ -46,14 +46,14 @@ pub enum RecordError {
 
 /// Parts by slot, in a file.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct SlotRecord {
     path: PathBuf,
-    parts: BTreeMap<u16, Part>,
+    parts: BTreeMap<u16, CircuitPart>,
     /// Lock that is held as long as the record is open.
     lock: File,
 }
 
-impl Drop for Record {
+impl Drop for SlotRecord {
     fn drop(&mut self) {
         // Unlocked explicitly: a process that is being started at this moment may keep the file
         // open for an instant longer.
@@ -61,7 +61,7 @@ impl Drop for Record {
     }
 }
 
-impl Record {
+impl SlotRecord {
     pub fn open(directory: &Path) -> Result<Self, RecordError> {
         let of = |path: &Path| {
             let path = path.to_owned();
@@ -73,7 +73,9 @@ impl Record {
             .create(directory)
             .map_err(of(directory))?;
         let lock_path = directory.join("lock");
-        let lock = private().open(&lock_path).map_err(of(&lock_path))?;
+        let lock = private_file_options()
+            .open(&lock_path)
+            .map_err(of(&lock_path))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => RecordError::Taken(directory.to_owned()),
             TryLockError::Error(source) => of(&lock_path)(source),
@@ -93,28 +95,28 @@ impl Record {
             path: path.clone(),
             why,
         };
-        let parts: BTreeMap<u16, Part> =
+        let parts: BTreeMap<u16, CircuitPart> =
             serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-        if let Some(slot) = parts.keys().find(|slot| **slot >= SLOTS) {
-            return Err(unreadable(format!("number {slot} is beyond {SLOTS}")));
+        if let Some(slot) = parts.keys().find(|slot| **slot >= MAX_SLOTS) {
+            return Err(unreadable(format!("number {slot} is beyond {MAX_SLOTS}")));
         }
         Ok(Self { path, parts, lock })
     }
 
-    pub fn parts(&self) -> impl Iterator<Item = (u16, &Part)> {
+    pub fn parts(&self) -> impl Iterator<Item = (u16, &CircuitPart)> {
         self.parts.iter().map(|(slot, part)| (*slot, part))
     }
 
-    pub fn part(&self, slot: u16) -> Option<&Part> {
+    pub fn part(&self, slot: u16) -> Option<&CircuitPart> {
         self.parts.get(&slot)
     }
 
-    pub fn slot(&self, id: &PartId) -> Option<(u16, &Part)> {
+    pub fn find_part(&self, id: &PartId) -> Option<(u16, &CircuitPart)> {
         self.parts().find(|(_, part)| part.id == *id)
     }
 
     /// Records a part, before any of its kernel objects is created.
-    pub fn put(&mut self, slot: u16, part: Part) -> Result<(), RecordError> {
+    pub fn insert(&mut self, slot: u16, part: CircuitPart) -> Result<(), RecordError> {
         let before = self.parts.insert(slot, part);
         self.save().inspect_err(|_| match before {
             Some(before) => drop(self.parts.insert(slot, before)),
@@ -136,7 +138,7 @@ impl Record {
         let beside = self.path.with_extension("new");
         let write = || {
             let text = serde_json::to_vec(&self.parts)?;
-            let mut file = private().truncate(true).open(&beside)?;
+            let mut file = private_file_options().truncate(true).open(&beside)?;
             file.write_all(&text)?;
             file.sync_data()?;
             std::fs::rename(&beside, &self.path)
@@ -149,7 +151,7 @@ impl Record {
 }
 
 /// Returns options that create a missing file for its owner alone.
-fn private() -> OpenOptions {
+fn private_file_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
     options

@@ -1,19 +1,19 @@
 //! Creation of a part's kernel objects.
 
-use longhaul_circuits::time::Rate;
+use longhaul_circuits::time::BitsPerSecond;
 
 use super::LinuxRouter;
-use super::config::{MIN_RATE, RouterLink, SLOTS};
+use super::config::{MAX_SLOTS, MIN_RATE, RouterLink};
 use super::filter::bytecode;
-use super::record::{Record, RecordError};
-use super::room::{REST_CLASS, ROOT_CLASS, burst, class_of, queue, rest};
-use super::snapshot::{Interface, Root, Snapshot, option};
-use crate::ask::{DriverError, Reply};
-use crate::circuit::{Name, Part};
-use crate::streams::Family;
+use super::record::{RecordError, SlotRecord};
+use super::room::{REST_CLASS, ROOT_CLASS, burst_bytes, class_id, queue_bytes, unreserved_rate};
+use super::snapshot::{Interface, KernelSnapshot, RootDiscipline, family_option};
+use crate::ask::{DriverError, DriverReply};
+use crate::circuit::{CircuitPart, EntityName};
+use crate::streams::IpFamily;
 
 /// Number of bytes that a class sends before the next class at the same priority has its turn.
-const QUANTUM: u32 = 60_000;
+const QUANTUM_BYTES: u32 = 60_000;
 
 impl From<RecordError> for DriverError {
     fn from(error: RecordError) -> Self {
@@ -24,9 +24,9 @@ impl From<RecordError> for DriverError {
 impl LinuxRouter {
     pub(super) async fn set_up(
         &self,
-        part: &Part,
-        record: &mut Record,
-    ) -> Result<Reply, DriverError> {
+        part: &CircuitPart,
+        record: &mut SlotRecord,
+    ) -> Result<DriverReply, DriverError> {
         part.check()?;
         let link = self.link(part)?;
         if part.rate < MIN_RATE {
@@ -36,19 +36,21 @@ impl LinuxRouter {
             )));
         }
         let mut snapshot = self.kernel.snapshot(&self.config).await?;
-        if let Some(Root::Others(other)) = snapshot.interfaces.get(&part.link).map(|at| &at.root) {
-            return Err(anothers(link, other));
+        if let Some(RootDiscipline::Foreign(other)) =
+            snapshot.interfaces.get(&part.link).map(|at| &at.root)
+        {
+            return Err(foreign_discipline(link, other));
         }
         let before = record
-            .slot(&part.id)
+            .find_part(&part.id)
             .map(|(slot, before)| (slot, before.clone()));
         if let Some((slot, before)) = &before
             && before == part
             && snapshot.is_whole(*slot, part)
         {
-            return Ok(Reply::Done);
+            return Ok(DriverReply::Done);
         }
-        self.has_room(part, link, record)?;
+        self.check_bandwidth(part, link, record)?;
         let slot = match before {
             Some((slot, before)) => {
                 if before.link != part.link || before.streams != part.streams {
@@ -59,9 +61,12 @@ impl LinuxRouter {
             }
             None => self.free_slot(part, &snapshot, record).await?,
         };
-        record.put(slot, part.clone())?;
-        match self.make(slot, part, link, &snapshot, record).await {
-            Ok(()) => Ok(Reply::Done),
+        record.insert(slot, part.clone())?;
+        match self
+            .create_objects(slot, part, link, &snapshot, record)
+            .await
+        {
+            Ok(()) => Ok(DriverReply::Done),
             Err(error) => {
                 if let Err(stays) = self.remove(slot, record).await {
                     tracing::warn!(
@@ -75,14 +80,19 @@ impl LinuxRouter {
         }
     }
 
-    fn has_room(&self, part: &Part, link: &RouterLink, record: &Record) -> Result<(), DriverError> {
+    fn check_bandwidth(
+        &self,
+        part: &CircuitPart,
+        link: &RouterLink,
+        record: &SlotRecord,
+    ) -> Result<(), DriverError> {
         let others = record
             .parts()
             .filter(|(_, other)| other.link == part.link && other.id != part.id);
-        let taken: Rate = others
+        let taken: BitsPerSecond = others
             .map(|(_, other)| other.rate)
-            .fold(0, Rate::saturating_add);
-        let reservable = link.reservable.of(link.rate);
+            .fold(0, BitsPerSecond::saturating_add);
+        let reservable = link.reservable.apply_to(link.rate);
         if part.rate > reservable {
             return Err(DriverError::refused(format!(
                 "link {} has {reservable} bit/s for circuits, and {} bit/s are asked for: ask for \
@@ -103,24 +113,26 @@ impl LinuxRouter {
     /// between two ends come before those for all of them.
     async fn free_slot(
         &self,
-        part: &Part,
-        snapshot: &Snapshot,
-        record: &Record,
+        part: &CircuitPart,
+        snapshot: &KernelSnapshot,
+        record: &SlotRecord,
     ) -> Result<u16, DriverError> {
         let used = snapshot.slots();
         let family = part.streams.family();
         let is_for_some = part.streams.source_ports.is_some() || part.streams.mark.is_some();
         let slots = if is_for_some {
-            0..SLOTS / 2
+            0..MAX_SLOTS / 2
         } else {
-            SLOTS / 2..SLOTS
+            MAX_SLOTS / 2..MAX_SLOTS
         };
-        for slot in slots.filter(|slot| !used.contains(slot) && !snapshot.taken.contains(slot)) {
+        for slot in
+            slots.filter(|slot| !used.contains(slot) && !snapshot.foreign_slots.contains(slot))
+        {
             let free = record.part(slot).is_none();
             if free
                 && self
                     .kernel
-                    .is_free(family, self.config.numbers.table(slot))
+                    .is_free(family, self.config.numbers.table_number(slot))
                     .await
             {
                 return Ok(slot);
@@ -129,20 +141,20 @@ impl LinuxRouter {
         Err(DriverError::NoRoom {
             why: format!(
                 "this router holds {} such parts of circuits already: wait until one ends",
-                SLOTS / 2
+                MAX_SLOTS / 2
             ),
         })
     }
 
     /// Creates the missing objects of a part: class and queue, filter, route, and the rule last. So
     /// no packet is directed to an object that is not ready.
-    async fn make(
+    async fn create_objects(
         &self,
         slot: u16,
-        part: &Part,
+        part: &CircuitPart,
         link: &RouterLink,
-        snapshot: &Snapshot,
-        record: &Record,
+        snapshot: &KernelSnapshot,
+        record: &SlotRecord,
     ) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let device = &link.interface;
@@ -152,19 +164,19 @@ impl LinuxRouter {
             .get(&part.link)
             .cloned()
             .unwrap_or_default();
-        self.make_base(link, &at, reserved(record, &part.link, None))
+        self.make_base(link, &at, reserved_rate(record, &part.link, None))
             .await?;
 
-        let class = class_of(numbers, slot);
+        let class = class_id(numbers, slot);
         let parent = format!("{handle}:{ROOT_CLASS:x}");
-        self.class(device, &parent, &class, part.rate, part.rate, 0)
+        self.set_class(device, &parent, &class, part.rate, part.rate, 0)
             .await?;
         let verb = if at.queues.contains(&slot) {
             "change"
         } else {
             "add"
         };
-        let limit = queue(part.rate);
+        let limit = queue_bytes(part.rate);
         self.kernel
             .tc(&format!(
                 "qdisc {verb} dev {device} parent {class} bfifo limit {limit}b"
@@ -173,10 +185,10 @@ impl LinuxRouter {
 
         let family = part.streams.family();
         let protocol = match family {
-            Family::V4 => "ip",
-            Family::V6 => "ipv6",
+            IpFamily::V4 => "ip",
+            IpFamily::V6 => "ipv6",
         };
-        let preference = numbers.filter(slot);
+        let preference = numbers.filter_preference(slot);
         let filter = format!(
             "filter replace dev {device} parent {handle}: protocol {protocol} pref {preference} \
             handle 1 bpf flowid {class} bytecode"
@@ -184,7 +196,11 @@ impl LinuxRouter {
         let bytecode = bytecode(&part.streams);
         self.kernel.run("tc", &filter, &[&bytecode]).await?;
 
-        let (option, table, maker) = (option(family), numbers.table(slot), numbers.protocol);
+        let (option, table, maker) = (
+            family_option(family),
+            numbers.table_number(slot),
+            numbers.protocol,
+        );
         let via = link
             .gateway(family)
             .map(|gateway| format!("via {gateway} "));
@@ -195,8 +211,8 @@ impl LinuxRouter {
             ))
             .await?;
         if !snapshot.rules.contains(&(family, slot)) {
-            let preference = numbers.rule(slot);
-            let selector = selector(part);
+            let preference = numbers.rule_preference(slot);
+            let selector = rule_selector(part);
             self.kernel
                 .ip(&format!(
                     "{option} rule add pref {preference} {selector} lookup {table} protocol {maker}"
@@ -212,14 +228,14 @@ impl LinuxRouter {
         &self,
         link: &RouterLink,
         at: &Interface,
-        circuits: Rate,
+        circuits: BitsPerSecond,
     ) -> Result<(), DriverError> {
         let device = &link.interface;
         let handle = format!("{:x}", self.config.numbers.handle);
         match &at.root {
-            Root::Ours => {}
-            Root::Others(other) => return Err(anothers(link, other)),
-            Root::Kernels => {
+            RootDiscipline::Own => {}
+            RootDiscipline::Foreign(other) => return Err(foreign_discipline(link, other)),
+            RootDiscipline::KernelDefault => {
                 let add = format!(
                     "qdisc add dev {device} root handle {handle}: htb default {REST_CLASS:x}"
                 );
@@ -227,8 +243,8 @@ impl LinuxRouter {
             }
         }
         let link_class = format!("{handle}:{ROOT_CLASS:x}");
-        if !at.base {
-            self.class(
+        if !at.has_base_classes {
+            self.set_class(
                 device,
                 &format!("{handle}:"),
                 &link_class,
@@ -238,33 +254,33 @@ impl LinuxRouter {
             )
             .await?;
         }
-        let rest = rest(link.rate, circuits);
+        let rest = unreserved_rate(link.rate, circuits);
         let rest_class = format!("{handle}:{REST_CLASS:x}");
-        self.class(device, &link_class, &rest_class, rest, link.rate, 1)
+        self.set_class(device, &link_class, &rest_class, rest, link.rate, 1)
             .await
     }
 
-    async fn class(
+    async fn set_class(
         &self,
         device: &str,
         parent: &str,
         class: &str,
-        rate: Rate,
-        ceiling: Rate,
+        rate: BitsPerSecond,
+        ceiling: BitsPerSecond,
         priority: u8,
     ) -> Result<(), DriverError> {
-        let (burst, ceiling_burst) = (burst(rate), burst(ceiling));
+        let (burst, ceiling_burst) = (burst_bytes(rate), burst_bytes(ceiling));
         let words = format!(
             "class replace dev {device} parent {parent} classid {class} htb prio {priority} \
              rate {rate}bit ceil {ceiling}bit \
-             burst {burst}b cburst {ceiling_burst}b quantum {QUANTUM}"
+             burst {burst}b cburst {ceiling_burst}b quantum {QUANTUM_BYTES}"
         );
         self.kernel.tc(&words).await.map(drop)
     }
 }
 
 /// Returns the refusal of an interface with a foreign queueing discipline.
-fn anothers(link: &RouterLink, other: &str) -> DriverError {
+fn foreign_discipline(link: &RouterLink, other: &str) -> DriverError {
     DriverError::refused(format!(
         "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link \
         out",
@@ -273,16 +289,20 @@ fn anothers(link: &RouterLink, other: &str) -> DriverError {
 }
 
 /// Returns the rate that circuits have reserved on a link, in bit/s, without the slot `gone`.
-pub(super) fn reserved(record: &Record, link: &Name, gone: Option<u16>) -> Rate {
+pub(super) fn reserved_rate(
+    record: &SlotRecord,
+    link: &EntityName,
+    gone: Option<u16>,
+) -> BitsPerSecond {
     let parts = record.parts();
     let parts = parts.filter(|(slot, part)| part.link == *link && Some(*slot) != gone);
     parts
         .map(|(_, part)| part.rate)
-        .fold(0, Rate::saturating_add)
+        .fold(0, BitsPerSecond::saturating_add)
 }
 
 /// Returns the selector of the packets in the format of `ip rule`.
-fn selector(part: &Part) -> String {
+fn rule_selector(part: &CircuitPart) -> String {
     let streams = &part.streams;
     let mut text = format!("from {} to {}", streams.from, streams.to);
     if let Some(mark) = streams.mark {
@@ -292,7 +312,7 @@ fn selector(part: &Part) -> String {
         let (first, last) = (ports.first, ports.last);
         text.push_str(&format!(
             " ipproto {} sport {first}-{last}",
-            ports.transport.word()
+            ports.transport.name()
         ));
     }
     text

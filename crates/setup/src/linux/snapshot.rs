@@ -7,31 +7,31 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::config::{Numbers, RouterConfig};
+use super::config::{KernelNumbers, RouterConfig};
 use super::kernel::Kernel;
-use super::room::{REST_CLASS, ROOT_CLASS, class_of, slot_of_class};
+use super::room::{REST_CLASS, ROOT_CLASS, class_id, slot_of_class};
 use crate::ask::{Counters, DriverError};
-use crate::circuit::{Name, Part};
-use crate::streams::Family;
+use crate::circuit::{CircuitPart, EntityName};
+use crate::streams::IpFamily;
 
 /// Root queueing discipline of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Root {
+pub(super) enum RootDiscipline {
     /// The kernel's default, because none was configured.
     #[default]
-    Kernels,
+    KernelDefault,
     /// The router's own.
-    Ours,
+    Own,
     /// A foreign one.
-    Others(String),
+    Foreign(String),
 }
 
 /// Objects at an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interface {
-    pub root: Root,
+    pub root: RootDiscipline,
     /// If true, the root's own two classes are present.
-    pub base: bool,
+    pub has_base_classes: bool,
     /// Slots that have a class.
     pub classes: BTreeSet<u16>,
     /// Slots whose class has its own queue.
@@ -39,38 +39,38 @@ pub(super) struct Interface {
     /// Slots that have a filter.
     pub filters: BTreeSet<u16>,
     /// If true, there are objects below the root that the router does not create.
-    pub shared: bool,
+    pub has_foreign_objects: bool,
 }
 
 /// All objects of the router.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Snapshot {
-    pub interfaces: BTreeMap<Name, Interface>,
-    pub rules: BTreeSet<(Family, u16)>,
-    pub routes: BTreeSet<(Family, u16)>,
+pub(super) struct KernelSnapshot {
+    pub interfaces: BTreeMap<EntityName, Interface>,
+    pub rules: BTreeSet<(IpFamily, u16)>,
+    pub routes: BTreeSet<(IpFamily, u16)>,
     /// Slots whose preference or table is used by foreign rules.
-    pub taken: BTreeSet<u16>,
+    pub foreign_slots: BTreeSet<u16>,
 }
 
 impl Interface {
     /// Returns true if the root is the router's own, and nothing uses it.
     pub fn is_idle(&self) -> bool {
-        self.root == Root::Ours
+        self.root == RootDiscipline::Own
             && self.classes.is_empty()
             && self.filters.is_empty()
-            && !self.shared
+            && !self.has_foreign_objects
     }
 }
 
-impl Snapshot {
+impl KernelSnapshot {
     /// Returns true if a part is complete.
-    pub fn is_whole(&self, slot: u16, part: &Part) -> bool {
+    pub fn is_whole(&self, slot: u16, part: &CircuitPart) -> bool {
         let family = part.streams.family();
         self.rules.contains(&(family, slot))
             && self.routes.contains(&(family, slot))
             && self.interfaces.get(&part.link).is_some_and(|interface| {
-                interface.root == Root::Ours
-                    && interface.base
+                interface.root == RootDiscipline::Own
+                    && interface.has_base_classes
                     && [&interface.classes, &interface.queues, &interface.filters]
                         .iter()
                         .all(|slots| slots.contains(&slot))
@@ -89,15 +89,15 @@ impl Snapshot {
 
 impl Kernel {
     /// Reads all interfaces of the router, and all rules and routes.
-    pub async fn snapshot(&self, config: &RouterConfig) -> Result<Snapshot, DriverError> {
+    pub async fn snapshot(&self, config: &RouterConfig) -> Result<KernelSnapshot, DriverError> {
         let numbers = &config.numbers;
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = KernelSnapshot::default();
         for (name, link) in &config.links {
             let device = &link.interface;
             let mut interface = Interface::default();
             let disciplines = self.tc(&format!("qdisc show dev {device}")).await?;
             read_disciplines(&disciplines, numbers, &mut interface);
-            if interface.root == Root::Ours {
+            if interface.root == RootDiscipline::Own {
                 let classes = self.tc(&format!("class show dev {device}")).await?;
                 read_classes(&classes, numbers, &mut interface);
                 let filters = format!("filter show dev {device} parent {:x}:", numbers.handle);
@@ -105,7 +105,7 @@ impl Kernel {
             }
             snapshot.interfaces.insert(name.clone(), interface);
         }
-        for (family, option) in [(Family::V4, "-4"), (Family::V6, "-6")] {
+        for (family, option) in [(IpFamily::V4, "-4"), (IpFamily::V6, "-6")] {
             let rules = self.ip(&format!("-j -N {option} rule show")).await;
             let routes = format!(
                 "-j -N {option} route show table all proto {}",
@@ -113,7 +113,9 @@ impl Kernel {
             );
             let rules = match (family, rules) {
                 // A kernel without IPv6 has no IPv6 rules.
-                (Family::V6, Err(DriverError::Failed { why })) if why.contains("not supported") => {
+                (IpFamily::V6, Err(DriverError::Failed { why }))
+                    if why.contains("not supported") =>
+                {
                     continue;
                 }
                 (_, rules) => rules?,
@@ -127,17 +129,17 @@ impl Kernel {
     /// Reads the counters of a slot's class, or `None` if there is no class.
     pub async fn counters(
         &self,
-        numbers: &Numbers,
+        numbers: &KernelNumbers,
         device: &str,
         slot: u16,
     ) -> Result<Option<Counters>, DriverError> {
         let classes = self.tc(&format!("-s class show dev {device}")).await?;
-        Ok(read_counters(&classes, &class_of(numbers, slot)))
+        Ok(read_counters(&classes, &class_id(numbers, slot)))
     }
 
     /// Returns true if a routing table is empty.
-    pub async fn is_free(&self, family: Family, table: u32) -> bool {
-        let option = option(family);
+    pub async fn is_free(&self, family: IpFamily, table: u32) -> bool {
+        let option = family_option(family);
         // A table that does not exist is an error, and free.
         let routes = self
             .ip(&format!("-j -N {option} route show table {table}"))
@@ -149,10 +151,10 @@ impl Kernel {
 }
 
 /// Returns the option of `ip` for an IP version.
-pub(super) const fn option(family: Family) -> &'static str {
+pub(super) const fn family_option(family: IpFamily) -> &'static str {
     match family {
-        Family::V4 => "-4",
-        Family::V6 => "-6",
+        IpFamily::V4 => "-4",
+        IpFamily::V6 => "-6",
     }
 }
 
@@ -174,7 +176,7 @@ fn read_handle(text: &str) -> Option<(u16, u16)> {
 
 /// Parses lines such as `qdisc htb 4c48: root refcnt 2 ...` and
 /// `qdisc bfifo 8001: parent 4c48:10 limit ...`.
-fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
+fn read_disciplines(text: &str, numbers: &KernelNumbers, interface: &mut Interface) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let (Some("qdisc"), Some(kind), Some(handle), Some(place)) =
@@ -187,8 +189,10 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
         };
         match place {
             "root" if major == 0 => {}
-            "root" if major == numbers.handle && kind == "htb" => interface.root = Root::Ours,
-            "root" => interface.root = Root::Others(format!("{kind} {handle}")),
+            "root" if major == numbers.handle && kind == "htb" => {
+                interface.root = RootDiscipline::Own
+            }
+            "root" => interface.root = RootDiscipline::Foreign(format!("{kind} {handle}")),
             "parent" => {
                 let parent = words.next().and_then(read_handle);
                 let Some((_, minor)) = parent.filter(|(major, _)| *major == numbers.handle) else {
@@ -197,7 +201,7 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
                 match slot_of_class(minor) {
                     Some(slot) => drop(interface.queues.insert(slot)),
                     // Perhaps a choice of the operator for the packets without a circuit.
-                    None => interface.shared = true,
+                    None => interface.has_foreign_objects = true,
                 }
             }
             _ => {}
@@ -207,7 +211,7 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
 
 /// Parses lines such as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`. Each begins
 /// with the number of its root.
-fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
+fn read_classes(text: &str, numbers: &KernelNumbers, interface: &mut Interface) {
     let mut own = 0;
     for line in text.lines() {
         let Some((major, minor)) = word_after(line, "htb").and_then(read_handle) else {
@@ -219,28 +223,28 @@ fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
         match (minor, slot_of_class(minor)) {
             (ROOT_CLASS | REST_CLASS, _) => own += 1,
             (_, Some(slot)) => drop(interface.classes.insert(slot)),
-            (_, None) => interface.shared = true,
+            (_, None) => interface.has_foreign_objects = true,
         }
     }
-    interface.base = own == 2;
+    interface.has_base_classes = own == 2;
 }
 
 /// Parses lines such as `filter protocol ip pref 12000 bpf chain 0 handle 0x1 flowid 4c48:10 ...`.
-fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
+fn read_filters(text: &str, numbers: &KernelNumbers, interface: &mut Interface) {
     for line in text.lines().filter(|line| line.starts_with("filter")) {
         let Some(preference) = word_after(line, "pref").and_then(|word| word.parse().ok()) else {
             continue;
         };
-        match Numbers::slot_of(numbers.filters.into(), preference) {
+        match KernelNumbers::slot_of(numbers.filters.into(), preference) {
             // The first line of a preference only says that it is used.
             Some(slot) => match word_after(line, "flowid") {
-                Some(class) if class == class_of(numbers, slot) => {
+                Some(class) if class == class_id(numbers, slot) => {
                     interface.filters.insert(slot);
                 }
-                Some(_) => interface.shared = true,
+                Some(_) => interface.has_foreign_objects = true,
                 None => {}
             },
-            None => interface.shared = true,
+            None => interface.has_foreign_objects = true,
         }
     }
 }
@@ -281,20 +285,22 @@ fn number(row: &Value, key: &str) -> Option<u32> {
 
 fn read_rules(
     text: &str,
-    numbers: &Numbers,
-    family: Family,
-    snapshot: &mut Snapshot,
+    numbers: &KernelNumbers,
+    family: IpFamily,
+    snapshot: &mut KernelSnapshot,
 ) -> Result<(), DriverError> {
     for row in rows(text)? {
         let preference = number(&row, "priority");
-        let slot = preference.and_then(|number| Numbers::slot_of(numbers.rules.into(), number));
-        let table = number(&row, "table").and_then(|table| Numbers::slot_of(numbers.tables, table));
+        let slot =
+            preference.and_then(|number| KernelNumbers::slot_of(numbers.rules.into(), number));
+        let table =
+            number(&row, "table").and_then(|table| KernelNumbers::slot_of(numbers.tables, table));
         let ours = number(&row, "protocol") == Some(numbers.protocol.into());
         match slot {
             Some(slot) if ours && table == Some(slot) => {
                 snapshot.rules.insert((family, slot));
             }
-            _ => snapshot.taken.extend(slot.into_iter().chain(table)),
+            _ => snapshot.foreign_slots.extend(slot.into_iter().chain(table)),
         }
     }
     Ok(())
@@ -302,12 +308,13 @@ fn read_rules(
 
 fn read_routes(
     text: &str,
-    numbers: &Numbers,
-    family: Family,
-    snapshot: &mut Snapshot,
+    numbers: &KernelNumbers,
+    family: IpFamily,
+    snapshot: &mut KernelSnapshot,
 ) -> Result<(), DriverError> {
     for row in rows(text)? {
-        let slot = number(&row, "table").and_then(|table| Numbers::slot_of(numbers.tables, table));
+        let slot =
+            number(&row, "table").and_then(|table| KernelNumbers::slot_of(numbers.tables, table));
         snapshot.routes.extend(slot.map(|slot| (family, slot)));
     }
     Ok(())

@@ -20,8 +20,8 @@ fn the_documented_configuration_is_valid() {
         .unwrap();
     let config = config(example).unwrap();
     assert_eq!(config.links[&name("wan")].rate, 9_900_000_000);
-    assert_eq!(config.numbers, Numbers::default());
-    let numbers = serde_json::to_value(Numbers::default()).unwrap();
+    assert_eq!(config.numbers, KernelNumbers::default());
+    let numbers = serde_json::to_value(KernelNumbers::default()).unwrap();
     assert_eq!(
         numbers,
         serde_json::json!({
@@ -94,35 +94,38 @@ fn router_config_faults_are_reported_in_one_line() {
 
 #[test]
 fn numbers_are_found_again() {
-    let numbers = Numbers::default();
-    for slot in [0, 1, SLOTS - 1] {
+    let numbers = KernelNumbers::default();
+    for slot in [0, 1, MAX_SLOTS - 1] {
         assert_eq!(
-            Numbers::slot_of(numbers.rules.into(), numbers.rule(slot).into()),
+            KernelNumbers::slot_of(numbers.rules.into(), numbers.rule_preference(slot).into()),
             Some(slot)
         );
         assert_eq!(
-            Numbers::slot_of(numbers.tables, numbers.table(slot)),
+            KernelNumbers::slot_of(numbers.tables, numbers.table_number(slot)),
             Some(slot)
         );
-        let class = room::class_of(&numbers, slot);
+        let class = room::class_id(&numbers, slot);
         let minor = u16::from_str_radix(class.split_once(':').unwrap().1, 16).unwrap();
         assert_eq!(room::slot_of_class(minor), Some(slot));
     }
     assert_eq!(
-        Numbers::slot_of(numbers.tables, numbers.tables + u32::from(SLOTS)),
+        KernelNumbers::slot_of(numbers.tables, numbers.tables + u32::from(MAX_SLOTS)),
         None
     );
-    assert_eq!(Numbers::slot_of(numbers.tables, numbers.tables - 1), None);
+    assert_eq!(
+        KernelNumbers::slot_of(numbers.tables, numbers.tables - 1),
+        None
+    );
     assert_eq!(room::slot_of_class(room::REST_CLASS), None);
 }
 
 #[test]
 fn packets_without_a_circuit_keep_a_share_of_every_link() {
-    assert_eq!(room::rest(100, 30), 70);
-    assert_eq!(room::rest(1_000, 999), 10);
-    assert_eq!(room::rest(1_000, 2_000), 10);
-    assert_eq!(room::burst(1), 64 << 10);
-    assert_eq!(room::queue(1 << 53), 1 << 30);
+    assert_eq!(room::unreserved_rate(100, 30), 70);
+    assert_eq!(room::unreserved_rate(1_000, 999), 10);
+    assert_eq!(room::unreserved_rate(1_000, 2_000), 10);
+    assert_eq!(room::burst_bytes(1), 64 << 10);
+    assert_eq!(room::queue_bytes(1 << 53), 1 << 30);
 }
 
 #[test]
@@ -130,23 +133,23 @@ fn a_record_survives_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("a/b");
     let [one, other] = ["one", "other"].map(|circuit| part("us", circuit, "a", "ab", 5));
-    let mut record = Record::open(&directory).unwrap();
-    record.put(3, one.clone()).unwrap();
-    record.put(4, other.clone()).unwrap();
+    let mut record = SlotRecord::open(&directory).unwrap();
+    record.insert(3, one.clone()).unwrap();
+    record.insert(4, other.clone()).unwrap();
     record.remove(4).unwrap();
     record.remove(9).unwrap();
     assert!(matches!(
-        Record::open(&directory),
+        SlotRecord::open(&directory),
         Err(RecordError::Taken(_))
     ));
     drop(record);
-    let record = Record::open(&directory).unwrap();
-    assert_eq!(record.slot(&one.id), Some((3, &one)));
-    assert_eq!(record.slot(&other.id), None);
+    let record = SlotRecord::open(&directory).unwrap();
+    assert_eq!(record.find_part(&one.id), Some((3, &one)));
+    assert_eq!(record.find_part(&other.id), None);
     drop(record);
     for text in ["", "{\"3\":", "{\"2000\":null}", "[]", "{\"99999\":1}"] {
         std::fs::write(directory.join("parts.json"), text).unwrap();
-        let error = Record::open(&directory).unwrap_err();
+        let error = SlotRecord::open(&directory).unwrap_err();
         assert!(
             matches!(error, RecordError::Unreadable { .. }),
             "{text}: {error}"
@@ -158,7 +161,7 @@ fn a_record_survives_reopening() {
 async fn missing_programs_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{"owner":"us","links":{"ab":{"interface":"eth1","rate":1000000}}}"#;
-    let dead: Start = Arc::new(|program, _| match program {
+    let dead: CommandBuilder = Arc::new(|program, _| match program {
         "tc" => Ok(std::process::Command::new("/no/such/tc")),
         _ => Err(io::Error::other("dead")),
     });

@@ -16,7 +16,11 @@ fn nodes_with_the_same_access_share_a_driver() {
     let config = config(nodes).unwrap();
     assert_eq!(config.owner().as_str(), "longhaul");
     let (nodes, drivers) = config.drivers().unwrap();
-    let of = |node: &str| nodes[&node.parse::<Name>().unwrap()].as_str().to_owned();
+    let of = |node: &str| {
+        nodes[&node.parse::<EntityName>().unwrap()]
+            .as_str()
+            .to_owned()
+    };
     assert_eq!(["a", "b", "c", "d", "e"].map(of), ["a", "a", "c", "d", "e"]);
     assert_eq!(drivers.len(), 4);
 }

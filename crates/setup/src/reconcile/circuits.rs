@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 use serde::{Deserialize, Serialize};
 
 use super::{GRACE_MS, SETUP_LEAD_MS};
-use crate::circuit::{Circuit, CircuitFault, Name, Part, PartId};
+use crate::circuit::{CircuitFault, CircuitPart, CircuitSpec, EntityName, PartId};
 
 /// Status of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum CircuitStatus {
     /// The circuit is before its first piece, or between two pieces.
     Waiting,
     /// Some parts are missing.
@@ -21,7 +21,7 @@ pub enum Standing {
     /// A part could not be set up, or was lost within the window. The circuit is torn down.
     Failed {
         /// Cause.
-        why: Failure,
+        why: CircuitFailure,
         /// Number of parts that may still be set up.
         left: usize,
     },
@@ -35,16 +35,16 @@ pub enum Standing {
 /// Reason why a circuit failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Failure {
+pub enum CircuitFailure {
     /// A part could not be set up.
     #[error("{node}, link {link}, by driver {driver}: {why}")]
     Part {
         /// Driver that was asked.
-        driver: Name,
+        driver: EntityName,
         /// The node.
-        node: Name,
+        node: EntityName,
         /// The link.
-        link: Name,
+        link: EntityName,
         /// Cause, as the driver put it.
         why: String,
     },
@@ -53,8 +53,8 @@ pub enum Failure {
     Fault(String),
 }
 
-impl Failure {
-    pub(super) fn of(driver: &Name, part: &Part, why: &str) -> Self {
+impl CircuitFailure {
+    pub(super) fn for_part(driver: &EntityName, part: &CircuitPart, why: &str) -> Self {
         Self::Part {
             driver: driver.clone(),
             node: part.node.clone(),
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-impl From<CircuitFault> for Failure {
+impl From<CircuitFault> for CircuitFailure {
     fn from(fault: CircuitFault) -> Self {
         Self::Fault(fault.to_string())
     }
@@ -72,55 +72,55 @@ impl From<CircuitFault> for Failure {
 
 /// A wanted circuit.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    circuit: Circuit,
+pub(super) struct WantedCircuit {
+    circuit: CircuitSpec,
     /// Start of the time in which a part has been missing, within the window or the lead before it.
-    missing_since: Option<Moment>,
-    failure: Option<Failure>,
+    missing_since: Option<MomentMs>,
+    failure: Option<CircuitFailure>,
     /// If true, it was provisioned before any driver listed its parts.
-    pub believed: bool,
+    pub was_provisioned: bool,
 }
 
-impl Wanted {
-    pub fn new(circuit: Circuit) -> Self {
+impl WantedCircuit {
+    pub fn new(circuit: CircuitSpec) -> Self {
         Self {
-            failure: circuit.check().err().map(Failure::from),
+            failure: circuit.check().err().map(CircuitFailure::from),
             missing_since: None,
-            believed: false,
+            was_provisioned: false,
             circuit,
         }
     }
 
-    pub const fn circuit(&self) -> &Circuit {
+    pub const fn circuit(&self) -> &CircuitSpec {
         &self.circuit
     }
 
-    pub const fn failure(&self) -> Option<&Failure> {
+    pub const fn failure(&self) -> Option<&CircuitFailure> {
         self.failure.as_ref()
     }
 
-    pub fn fail(&mut self, why: Failure) {
+    pub fn fail(&mut self, why: CircuitFailure) {
         self.failure.get_or_insert(why);
     }
 
-    pub fn nodes(&self) -> impl Iterator<Item = &Name> {
+    pub fn nodes(&self) -> impl Iterator<Item = &EntityName> {
         let routes = self.circuit.pieces.iter().flat_map(|piece| &piece.routes);
         routes.flat_map(|route| &route.hops).map(|hop| &hop.node)
     }
 
-    pub fn parts_at(&self, owner: &Name, now: Moment) -> BTreeMap<PartId, Part> {
+    pub fn parts_at(&self, owner: &EntityName, now: MomentMs) -> BTreeMap<PartId, CircuitPart> {
         self.circuit.parts_at(owner, now, SETUP_LEAD_MS)
     }
 
     /// Returns true if a piece has to be set up at this time.
-    pub fn held_at(&self, now: Moment) -> bool {
+    pub fn is_due(&self, now: MomentMs) -> bool {
         self.circuit
-            .held(SETUP_LEAD_MS)
-            .any(|(held, _)| held.holds(now))
+            .provisioning_windows(SETUP_LEAD_MS)
+            .any(|(held, _)| held.contains(now))
     }
 
     /// Records if a part is missing.
-    pub fn misses(&mut self, something: bool, now: Moment) {
+    pub fn set_missing(&mut self, something: bool, now: MomentMs) {
         self.missing_since = something.then_some(match self.missing_since {
             // A clock that was set back must not extend the wait.
             Some(since) if since <= now => since,
@@ -129,18 +129,18 @@ impl Wanted {
     }
 
     /// Returns true if a part has been missing for too long.
-    pub fn is_late(&self, now: Moment) -> bool {
+    pub fn is_late(&self, now: MomentMs) -> bool {
         self.late_at(now).is_some_and(|late| now >= late)
     }
 
     /// Returns the time at which a part will have been missing for too long: [`GRACE_MS`] after it
     /// went missing, and after the piece's start.
-    fn late_at(&self, now: Moment) -> Option<Moment> {
+    fn late_at(&self, now: MomentMs) -> Option<MomentMs> {
         let since = self.missing_since?;
         let (_, piece) = self
             .circuit
-            .held(SETUP_LEAD_MS)
-            .find(|(held, _)| held.holds(now))?;
+            .provisioning_windows(SETUP_LEAD_MS)
+            .find(|(held, _)| held.contains(now))?;
         Some(
             since
                 .max(piece.window.start)
@@ -149,8 +149,8 @@ impl Wanted {
     }
 
     /// Returns the moments at which something changes by time alone.
-    pub fn turns(&self) -> impl Iterator<Item = Moment> {
-        let pieces = self.circuit.held(SETUP_LEAD_MS);
+    pub fn wake_times(&self) -> impl Iterator<Item = MomentMs> {
+        let pieces = self.circuit.provisioning_windows(SETUP_LEAD_MS);
         let changes = pieces.flat_map(move |(held, piece)| {
             let late = self.missing_since.map(|since| {
                 since

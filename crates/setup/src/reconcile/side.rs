@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 
-use super::{FIRST_BACK_OFF, LIST_EVERY, MAX_BACK_OFF};
-use crate::ask::{DriverError, Found, Reply, Request};
-use crate::circuit::{Name, Part, PartId};
+use super::{FIRST_BACKOFF_MS, LIST_INTERVAL_MS, MAX_BACKOFF_MS};
+use crate::ask::{DriverError, DriverReply, DriverRequest, ListedPart};
+use crate::circuit::{CircuitPart, EntityName, PartId};
 
 /// Request that a driver is working on.
 #[derive(Debug, Clone)]
-pub(super) enum Doing {
+pub(super) enum DriverTask {
     List,
     TearDown(PartId),
-    SetUp(Part),
+    SetUp(CircuitPart),
 }
 
-impl Doing {
-    pub fn request(&self, owner: &Name) -> Request {
+impl DriverTask {
+    pub fn request(&self, owner: &EntityName) -> DriverRequest {
         let owner = owner.clone();
         match self.clone() {
-            Self::List => Request::List { owner },
-            Self::TearDown(id) => Request::TearDown { owner, id },
-            Self::SetUp(part) => Request::SetUp { part },
+            Self::List => DriverRequest::List { owner },
+            Self::TearDown(id) => DriverRequest::TearDown { owner, id },
+            Self::SetUp(part) => DriverRequest::SetUp { part },
         }
     }
 
@@ -37,20 +37,20 @@ impl Doing {
 
 /// Backoff before a retry.
 #[derive(Debug, Default)]
-struct Pause {
+struct Backoff {
     failures: u32,
-    until: Moment,
+    until: MomentMs,
     /// If true, bandwidth was short, and the backoff ends when a part is torn down.
     no_room: bool,
     why: String,
 }
 
-impl Pause {
-    fn longer(&mut self, error: &DriverError, now: Moment) {
+impl Backoff {
+    fn extend(&mut self, error: &DriverError, now: MomentMs) {
         let doublings = self.failures.min(16); // more would exceed the maximum anyway
-        let wait = FIRST_BACK_OFF
+        let wait = FIRST_BACKOFF_MS
             .saturating_mul(1 << doublings)
-            .min(MAX_BACK_OFF);
+            .min(MAX_BACKOFF_MS);
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add_unsigned(wait);
         self.no_room = matches!(error, DriverError::NoRoom { .. });
@@ -59,53 +59,56 @@ impl Pause {
 
     /// Returns true if the backoff is over. One that ends further in the future than possible was
     /// set before the clock was set back.
-    fn is_over(&self, now: Moment) -> bool {
-        self.until <= now || self.until > now.saturating_add_unsigned(MAX_BACK_OFF)
+    fn is_over(&self, now: MomentMs) -> bool {
+        self.until <= now || self.until > now.saturating_add_unsigned(MAX_BACKOFF_MS)
     }
 }
 
 /// Known state of a part at a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum There {
+enum PartState {
     /// Complete, as described.
-    Whole(Part),
+    Whole(CircuitPart),
     /// Partly set up, or not at all.
-    Unsure,
+    Unknown,
 }
 
 /// Known state of one driver.
 #[derive(Debug, Default)]
-pub(super) struct Side {
+pub(super) struct DriverState {
     /// Time of its last list.
-    listed: Option<Moment>,
-    there: BTreeMap<PartId, There>,
-    under_way: Option<(u64, Doing)>,
+    listed: Option<MomentMs>,
+    there: BTreeMap<PartId, PartState>,
+    under_way: Option<(u64, DriverTask)>,
     /// Backoff since the driver last carried out a request.
-    pause: Pause,
+    pause: Backoff,
     /// Backoffs of parts that could not be set up.
-    set_ups: BTreeMap<PartId, Pause>,
+    set_ups: BTreeMap<PartId, Backoff>,
     /// Backoffs of parts that could not be torn down. What could not be set up is torn down at
     /// once.
-    tear_downs: BTreeMap<PartId, Pause>,
+    tear_downs: BTreeMap<PartId, Backoff>,
 }
 
-impl Side {
+impl DriverState {
     pub const fn is_listed(&self) -> bool {
         self.listed.is_some()
     }
 
     /// Returns true if the driver has this part as described.
-    pub fn has(&self, part: &Part) -> bool {
-        matches!(self.there.get(&part.id), Some(There::Whole(there)) if there == part)
+    pub fn has(&self, part: &CircuitPart) -> bool {
+        matches!(self.there.get(&part.id), Some(PartState::Whole(there)) if there == part)
     }
 
     /// Returns the number of parts of a circuit that the driver may have.
-    pub fn left(&self, circuit: &Name) -> usize {
-        self.there.keys().filter(|id| id.is_of(circuit)).count()
+    pub fn part_count(&self, circuit: &EntityName) -> usize {
+        self.there
+            .keys()
+            .filter(|id| id.belongs_to(circuit))
+            .count()
     }
 
     /// Returns the reason why a part is missing.
-    pub fn why_not(&self, id: &PartId) -> String {
+    pub fn missing_reason(&self, id: &PartId) -> String {
         let said = [self.set_ups.get(id), Some(&self.pause)];
         let mut said = said.into_iter().flatten().map(|pause| &pause.why);
         said.find(|why| !why.is_empty())
@@ -114,7 +117,11 @@ impl Side {
     }
 
     /// Returns the request that is due.
-    pub fn next(&mut self, mut desired: BTreeMap<PartId, Part>, now: Moment) -> Option<Doing> {
+    pub fn next_task(
+        &mut self,
+        mut desired: BTreeMap<PartId, CircuitPart>,
+        now: MomentMs,
+    ) -> Option<DriverTask> {
         // Once a part is set up, earlier failures are over: its next change starts with the first
         // backoff.
         let mut set_ups = std::mem::take(&mut self.set_ups);
@@ -125,61 +132,65 @@ impl Side {
         if self.under_way.is_some() || !self.pause.is_over(now) {
             return None;
         }
-        let list_is_due =
-            |listed: Moment| now < listed || now >= listed.saturating_add_unsigned(LIST_EVERY);
+        let list_is_due = |listed: MomentMs| {
+            now < listed || now >= listed.saturating_add_unsigned(LIST_INTERVAL_MS)
+        };
         if self.listed.is_none_or(list_is_due) {
-            return Some(Doing::List);
+            return Some(DriverTask::List);
         }
-        let due = |pauses: &BTreeMap<PartId, Pause>, id: &PartId| {
+        let due = |pauses: &BTreeMap<PartId, Backoff>, id: &PartId| {
             pauses.get(id).is_none_or(|pause| pause.is_over(now))
         };
         // Teardown comes first, because it frees bandwidth.
         let mut there = self.there.keys().filter(|id| !desired.contains_key(*id));
         if let Some(id) = there.find(|id| due(&self.tear_downs, id)) {
-            return Some(Doing::TearDown(id.clone()));
+            return Some(DriverTask::TearDown(id.clone()));
         }
         let missing = desired.iter().filter(|(_, part)| !self.has(part));
         let id = missing
             .map(|(id, _)| id)
             .find(|id| due(&self.set_ups, id))?
             .clone();
-        desired.remove(&id).map(Doing::SetUp)
+        desired.remove(&id).map(DriverTask::SetUp)
     }
 
     /// Records that a request was sent.
-    pub fn begin(&mut self, number: u64, doing: Doing) {
+    pub fn start(&mut self, number: u64, doing: DriverTask) {
         if let Some(id) = doing.id() {
-            self.there.insert(id.clone(), There::Unsure);
+            self.there.insert(id.clone(), PartState::Unknown);
         }
         self.under_way = Some((number, doing));
     }
 
     /// Returns the number of the request in progress.
-    pub fn under_way(&self) -> Option<u64> {
+    pub fn task_number(&self) -> Option<u64> {
         self.under_way.as_ref().map(|(number, _)| *number)
     }
 
     /// Takes the answer to the request in progress. Returns the request and its error if it failed.
-    pub fn answered(
+    pub fn take_answer(
         &mut self,
-        answer: Result<Reply, DriverError>,
-        owner: &Name,
-        now: Moment,
-    ) -> Option<(Doing, DriverError)> {
+        answer: Result<DriverReply, DriverError>,
+        owner: &EntityName,
+        now: MomentMs,
+    ) -> Option<(DriverTask, DriverError)> {
         let (_, doing) = self.under_way.take()?;
         let error = match (&doing, answer) {
-            (Doing::List, Ok(Reply::Parts { parts })) => {
-                self.take(parts, owner);
+            (DriverTask::List, Ok(DriverReply::Parts { parts })) => {
+                self.take_list(parts, owner);
                 self.listed = Some(now);
                 None
             }
-            (Doing::SetUp(part), Ok(Reply::Done)) => {
+            (DriverTask::SetUp(part), Ok(DriverReply::Done)) => {
                 self.there
-                    .insert(part.id.clone(), There::Whole(part.clone()));
+                    .insert(part.id.clone(), PartState::Whole(part.clone()));
                 self.set_ups.remove(&part.id);
                 None
             }
-            (Doing::TearDown(id), Ok(Reply::Done) | Err(DriverError::Missing { .. })) => {
+            (
+                DriverTask::TearDown(id),
+                Ok(DriverReply::Done) | Err(DriverError::Missing { .. }),
+            ) => {
                 self.there.remove(id);
                 self.tear_downs.remove(id);
                 for pause in self.set_ups.values_mut().filter(|pause| pause.no_room) {
@@ -187,20 +198,20 @@ impl Side {
                 }
                 None
             }
-            (_, Ok(Reply::Error(error)) | Err(error)) => Some(error),
+            (_, Ok(DriverReply::Error(error)) | Err(error)) => Some(error),
             (_, Ok(_)) => Some(DriverError::nonsense("that is no answer to what was asked")),
         };
         let Some(error) = error else {
-            self.pause = Pause::default();
+            self.pause = Backoff::default();
             return None;
         };
         let (part, refuses) = match &doing {
-            Doing::List => (None, false),
-            Doing::TearDown(id) => (Some(self.tear_downs.entry(id.clone())), true),
-            Doing::SetUp(part) => (Some(self.set_ups.entry(part.id.clone())), true),
+            DriverTask::List => (None, false),
+            DriverTask::TearDown(id) => (Some(self.tear_downs.entry(id.clone())), true),
+            DriverTask::SetUp(part) => (Some(self.set_ups.entry(part.id.clone())), true),
         };
         if let Some(part) = part {
-            part.or_default().longer(&error, now);
+            part.or_default().extend(&error, now);
         }
         // A driver that gave a reason for its refusal is alive, and can be asked for other parts at
         // once.
@@ -210,29 +221,29 @@ impl Side {
                 DriverError::Failed { .. } | DriverError::Nonsense { .. }
             )
         {
-            self.pause.longer(&error, now);
+            self.pause.extend(&error, now);
         }
         Some((doing, error))
     }
 
     /// Takes the list of its parts.
-    fn take(&mut self, parts: Vec<Found>, owner: &Name) {
+    fn take_list(&mut self, parts: Vec<ListedPart>, owner: &EntityName) {
         let mut before = std::mem::take(&mut self.there);
         for found in parts.into_iter().filter(|found| found.owner == *owner) {
-            let is_it = |part: &Part| part.owner == found.owner && part.id == found.id;
+            let is_it = |part: &CircuitPart| part.owner == found.owner && part.id == found.id;
             // A driver need not keep the descriptions of its parts.
             let part = match (found.part.filter(is_it), before.remove(&found.id)) {
-                (Some(part), _) | (None, Some(There::Whole(part))) if found.whole => {
-                    There::Whole(part)
+                (Some(part), _) | (None, Some(PartState::Whole(part))) if found.whole => {
+                    PartState::Whole(part)
                 }
-                _ => There::Unsure,
+                _ => PartState::Unknown,
             };
             self.there.insert(found.id, part);
         }
     }
 
     /// Returns the moments at which requests may become due.
-    pub fn turns(&self) -> impl Iterator<Item = Moment> {
+    pub fn wake_times(&self) -> impl Iterator<Item = MomentMs> {
         let pauses = self
             .set_ups
             .values()
@@ -240,7 +251,7 @@ impl Side {
             .map(|pause| pause.until);
         let listed = self
             .listed
-            .map(|listed| listed.saturating_add_unsigned(LIST_EVERY));
+            .map(|listed| listed.saturating_add_unsigned(LIST_INTERVAL_MS));
         pauses.chain(listed).chain([self.pause.until])
     }
 }

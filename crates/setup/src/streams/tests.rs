@@ -29,30 +29,30 @@ fn an_invalid_prefix_is_refused_in_one_line() {
 
 #[test]
 fn streams_that_cannot_be_matched_are_refused() {
-    let good = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let good = StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     assert_eq!(good.check(), Ok(()));
-    let mixed = Streams {
+    let mixed = StreamSelector {
         to: "::1".parse().unwrap(),
         ..good
     };
-    assert!(matches!(mixed.check(), Err(StreamsFault::Families { .. })));
+    assert!(matches!(mixed.check(), Err(SelectorFault::Families { .. })));
     for (first, last) in [(0, 9), (10, 9)] {
         let ports = SourcePorts {
             first,
             last,
-            transport: Transport::Tcp,
+            transport: PortProtocol::Tcp,
         };
-        let streams = Streams {
+        let streams = StreamSelector {
             source_ports: Some(ports),
             ..good
         };
-        assert_eq!(streams.check(), Err(StreamsFault::Ports(ports)));
+        assert_eq!(streams.check(), Err(SelectorFault::Ports(ports)));
     }
-    let unmarked = Streams {
+    let unmarked = StreamSelector {
         mark: Some(0),
         ..good
     };
-    assert_eq!(unmarked.check(), Err(StreamsFault::NoMark));
+    assert_eq!(unmarked.check(), Err(SelectorFault::NoMark));
 }
 
 proptest! {
@@ -66,13 +66,13 @@ proptest! {
         prefix in any_prefix(),
         other in any_prefix(),
     ) {
-        let wider: Vec<Prefix> = prefix.wider().collect();
+        let wider: Vec<Prefix> = prefix.supernets().collect();
         prop_assert_eq!(wider.len(), usize::from(prefix.length()));
         for one in &wider {
-            prop_assert!(one.holds(prefix) && *one != prefix);
+            prop_assert!(one.contains(prefix) && *one != prefix);
             prop_assert_eq!(one.to_string().parse::<Prefix>(), Ok(*one));
         }
-        prop_assert_eq!(wider.contains(&other), other.holds(prefix) && other != prefix);
+        prop_assert_eq!(wider.contains(&other), other.contains(prefix) && other != prefix);
     }
 
     #[test]

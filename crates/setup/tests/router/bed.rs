@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_circuits::time::Window;
-use longhaul_setup::ask::Request;
-use longhaul_setup::circuit::{Circuit, Hop, Name, Part, PartId, Piece, Route};
+use longhaul_setup::ask::DriverRequest;
+use longhaul_setup::circuit::{
+    CircuitHop, CircuitPart, CircuitPiece, CircuitRoute, CircuitSpec, EntityName, PartId,
+};
 use longhaul_setup::driver::Driver;
-use longhaul_setup::linux::{LinuxRouter, RouterConfig, Start};
+use longhaul_setup::linux::{CommandBuilder, LinuxRouter, RouterConfig};
 use longhaul_setup::reconcile::Reconciler;
-use longhaul_setup::streams::{Prefix, SourcePorts, Streams, Transport};
+use longhaul_setup::streams::{PortProtocol, Prefix, SourcePorts, StreamSelector};
 use wanbed::{Lab, Overrides, Scenario};
 
 /// By default, packets take `near`, which is shorter.
@@ -26,7 +28,7 @@ far = { ends = ["router", "server"], delay = "3 ms", rate = "1 Gbit/s" }
 /// Rate of each link of the router, in bit/s. It is less than that of the lab's links.
 pub const LINK: u64 = 100_000_000;
 
-pub fn name(text: &str) -> Name {
+pub fn name(text: &str) -> EntityName {
     text.parse().unwrap()
 }
 
@@ -65,7 +67,7 @@ pub fn config() -> RouterConfig {
 }
 
 /// Returns a factory for commands in the router's node.
-pub fn in_router(lab: &Arc<Lab>) -> Start {
+pub fn in_router(lab: &Arc<Lab>) -> CommandBuilder {
     let lab = Arc::clone(lab);
     Arc::new(move |program, arguments| {
         let mut command = lab.command("router", program).map_err(io::Error::other)?;
@@ -76,11 +78,11 @@ pub fn in_router(lab: &Arc<Lab>) -> Start {
 
 /// Returns a factory for commands in the router's node that fails after `most` commands that change
 /// anything; and the number of such commands that were attempted.
-pub fn some_in_router(lab: &Arc<Lab>, most: usize) -> (Start, Arc<AtomicUsize>) {
+pub fn some_in_router(lab: &Arc<Lab>, most: usize) -> (CommandBuilder, Arc<AtomicUsize>) {
     let all = in_router(lab);
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let start: Start = Arc::new(move |program, arguments| {
+    let start: CommandBuilder = Arc::new(move |program, arguments| {
         let changes = usize::from(!arguments.contains(&"show"));
         let before = counted.fetch_add(changes, Ordering::SeqCst);
         if before + changes > most {
@@ -96,25 +98,25 @@ pub fn router(lab: &Arc<Lab>, record: &Path) -> LinuxRouter {
 }
 
 /// Returns the streams from the client to the server from TCP ports of this range.
-pub fn streams(lab: &Lab, first: u16, last: u16) -> Streams {
+pub fn streams(lab: &Lab, first: u16, last: u16) -> StreamSelector {
     let [from, to] =
-        ["client", "server"].map(|node| Prefix::one(lab.address(node).unwrap().into()));
-    Streams {
+        ["client", "server"].map(|node| Prefix::single(lab.address(node).unwrap().into()));
+    StreamSelector {
         from,
         to,
         source_ports: Some(SourcePorts {
             first,
             last,
-            transport: Transport::Tcp,
+            transport: PortProtocol::Tcp,
         }),
         mark: None,
     }
 }
 
-pub fn part(circuit: &str, link: &str, rate: u64, streams: Streams) -> Part {
-    Part {
+pub fn part(circuit: &str, link: &str, rate: u64, streams: StreamSelector) -> CircuitPart {
+    CircuitPart {
         owner: name("us"),
-        id: PartId::of(&name(circuit), &name("router"), &name(link), &streams),
+        id: PartId::for_streams(&name(circuit), &name("router"), &name(link), &streams),
         circuit: name(circuit),
         node: name("router"),
         link: name(link),
@@ -125,16 +127,16 @@ pub fn part(circuit: &str, link: &str, rate: u64, streams: Streams) -> Part {
 }
 
 /// Returns a circuit of that part alone.
-pub fn circuit(part: &Part) -> Circuit {
-    let hop = Hop {
+pub fn circuit(part: &CircuitPart) -> CircuitSpec {
+    let hop = CircuitHop {
         node: part.node.clone(),
         link: part.link.clone(),
     };
-    Circuit {
+    CircuitSpec {
         id: part.circuit.clone(),
-        pieces: vec![Piece {
+        pieces: vec![CircuitPiece {
             window: part.window,
-            routes: vec![Route {
+            routes: vec![CircuitRoute {
                 hops: vec![hop],
                 rate: part.rate,
                 streams: part.streams,
@@ -145,25 +147,25 @@ pub fn circuit(part: &Part) -> Circuit {
 
 /// Sends requests to a driver until none is due, in a time that stands still. Then exactly the
 /// wanted circuits are set up.
-pub async fn reconcile(driver: &dyn Driver, wanted: Vec<Circuit>) {
+pub async fn reconcile(driver: &dyn Driver, wanted: Vec<CircuitSpec>) {
     let nodes = [(name("router"), name("driver"))];
     let mut reconciler = Reconciler::new(name("us"), nodes.into());
-    reconciler.want(wanted);
+    reconciler.set_wanted(wanted);
     loop {
-        let asks = reconciler.next(0);
+        let asks = reconciler.next_requests(0);
         if asks.is_empty() {
             return;
         }
         for ask in asks {
             let answer = driver.ask(&ask.request).await;
             assert!(answer.is_ok(), "{:?}: {answer:?}", ask.request);
-            reconciler.answered(ask.number, answer, 0);
+            reconciler.take_answer(ask.number, answer, 0);
         }
     }
 }
 
 /// Sends a request, and ignores the answer.
-pub async fn ask(driver: &dyn Driver, request: Request) {
+pub async fn ask(driver: &dyn Driver, request: DriverRequest) {
     let _ = driver.ask(&request).await;
 }
 

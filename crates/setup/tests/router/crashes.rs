@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use longhaul_setup::ask::Request;
-use longhaul_setup::circuit::{Circuit, Part};
+use longhaul_setup::ask::DriverRequest;
+use longhaul_setup::circuit::{CircuitPart, CircuitSpec};
 use longhaul_setup::driver::list;
 use longhaul_setup::linux::LinuxRouter;
 use wanbed::Lab;
@@ -16,10 +16,10 @@ use crate::bed::{
 
 /// Circuits of a router before and during its death.
 struct Case {
-    before: Vec<Circuit>,
-    requests: Vec<Request>,
+    before: Vec<CircuitSpec>,
+    requests: Vec<DriverRequest>,
     /// Circuits that its successor wants.
-    after: Vec<Circuit>,
+    after: Vec<CircuitSpec>,
 }
 
 /// Lets the router die after each number of changes. Checks that its successor sets up what is
@@ -49,7 +49,7 @@ async fn dies_everywhere(lab: &Arc<Lab>, case: &Case, loses_record: bool) {
     }
 }
 
-async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[Circuit]) {
+async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[CircuitSpec]) {
     let after = router(lab, record);
     reconcile(&after, wanted.to_vec()).await;
     let there = list(&after, name("us")).await.unwrap();
@@ -57,7 +57,7 @@ async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[Circuit]) {
     for circuit in wanted {
         let found = there
             .iter()
-            .find(|found| found.id.is_of(&circuit.id))
+            .find(|found| found.id.belongs_to(&circuit.id))
             .unwrap();
         let rate = found.part.as_ref().unwrap().rate;
         assert!(
@@ -67,19 +67,19 @@ async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[Circuit]) {
     }
 }
 
-fn parts(lab: &Lab) -> [Part; 2] {
+fn parts(lab: &Lab) -> [CircuitPart; 2] {
     [
         part("one", "near", LINK / 4, streams(lab, 21_000, 21_009)),
         part("other", "near", LINK / 5, streams(lab, 22_000, 22_009)),
     ]
 }
 
-fn set_up(part: &Part) -> Request {
-    Request::SetUp { part: part.clone() }
+fn set_up(part: &CircuitPart) -> DriverRequest {
+    DriverRequest::SetUp { part: part.clone() }
 }
 
-fn tear_down(part: &Part) -> Request {
-    Request::TearDown {
+fn tear_down(part: &CircuitPart) -> DriverRequest {
+    DriverRequest::TearDown {
         owner: part.owner.clone(),
         id: part.id.clone(),
     }
@@ -126,13 +126,13 @@ async fn dying_while_it_tears_down_is_repaired() {
 async fn dying_while_it_changes_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, _] = parts(&lab);
-    let slower = Part {
+    let slower = CircuitPart {
         rate: LINK / 10,
         ..one.clone()
     };
     // The id of a part that now leaves by another link: a caller that sends this has mixed
     // something up.
-    let elsewhere = Part {
+    let elsewhere = CircuitPart {
         link: name("far"),
         ..one.clone()
     };

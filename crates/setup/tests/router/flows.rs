@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use longhaul_setup::ask::Counters;
-use longhaul_setup::circuit::{Part, PartId};
+use longhaul_setup::circuit::{CircuitPart, PartId};
 use longhaul_setup::driver::{Driver, counters, set_up, tear_down};
-use longhaul_setup::streams::{SourcePorts, Streams, Transport};
+use longhaul_setup::streams::{PortProtocol, SourcePorts, StreamSelector};
 use rustix::net::{AddressFamily, SocketType};
 use wanbed::Lab;
 
@@ -140,7 +140,7 @@ fn send_from(lab: &Arc<Lab>, ports: &[u16]) {
     }
 }
 
-async fn count(router: &dyn Driver, part: &Part) -> Counters {
+async fn count(router: &dyn Driver, part: &CircuitPart) -> Counters {
     counters(router, name("us"), part.id.clone()).await.unwrap()
 }
 
@@ -194,7 +194,7 @@ async fn each_stream_takes_its_own_class_and_link() {
     );
 
     // Another rate leaves the class and its counters as they are.
-    let faster = Part {
+    let faster = CircuitPart {
         rate: LINK / 4,
         ..near.clone()
     };
@@ -222,9 +222,9 @@ async fn only_packets_beyond_a_circuits_rate_are_dropped() {
     let ports = SourcePorts {
         first: 23_000,
         last: 23_000,
-        transport: Transport::Udp,
+        transport: PortProtocol::Udp,
     };
-    let udp = Streams {
+    let udp = StreamSelector {
         source_ports: Some(ports),
         ..streams(&lab, 1, 1)
     };
@@ -259,12 +259,12 @@ async fn both_versions_of_ip_marks_and_prefixes_are_set_up() {
     assert!(on.unwrap().success());
     let folder = tempfile::tempdir().unwrap();
     let router = router(&lab, folder.path());
-    let marked = Streams {
+    let marked = StreamSelector {
         from: "10.1.0.0/16".parse().unwrap(),
         mark: Some(0x4c),
         ..streams(&lab, 21_000, 21_009)
     };
-    let six = Streams {
+    let six = StreamSelector {
         from: "2001:db8:1::/48".parse().unwrap(),
         to: "2001:db8:2::7".parse().unwrap(),
         ..marked

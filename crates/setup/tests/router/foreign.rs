@@ -68,7 +68,7 @@ async fn foreign_queues_and_foreign_owners_are_refused() {
     let good = part("c", "far", LINK / 4, streams);
 
     let taken = part("c", "near", LINK / 4, streams);
-    let anothers = longhaul_setup::circuit::Part {
+    let anothers = longhaul_setup::circuit::CircuitPart {
         owner: name("them"),
         ..good.clone()
     };

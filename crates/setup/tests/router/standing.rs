@@ -16,7 +16,7 @@ async fn a_standing_discipline_is_installed_first_and_stays() {
     }
     let open = || LinuxRouter::open(config.clone(), folder.path(), in_router(&lab)).unwrap();
     let router = open();
-    let failed = router.begin().await;
+    let failed = router.install_standing_disciplines().await;
     let [(link, error)] = &failed[..] else {
         panic!("{failed:?}")
     };
@@ -44,7 +44,7 @@ async fn a_standing_discipline_is_installed_first_and_stays() {
     let busy = state(&lab);
     drop(router);
     let router = open();
-    assert_eq!(router.begin().await.len(), 1);
+    assert_eq!(router.install_standing_disciplines().await.len(), 1);
     assert_eq!(state(&lab), busy);
     tear_down(&router, name("us"), part.id).await.unwrap();
     assert_eq!(state(&lab), standing);

@@ -1,9 +1,9 @@
 //! Bookkeeping of the resources that each key holds, as plain numbers.
 
-use longhaul_proto::{Full, PublicKey, Shares};
+use longhaul_proto::{ExhaustedBound, PublicKey, Shares};
 
 use crate::error::{Failure, FailureKind};
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 
 /// A shared resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Resource {
 
 /// A limit that was reached, formatted for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Exhausted {
+pub(crate) enum ResourceExhausted {
     #[error("the server has no more {} to give; try again later", .0.name())]
     All(Resource),
     #[error(
@@ -47,18 +47,18 @@ pub(crate) enum Exhausted {
     Share(Resource),
 }
 
-impl From<Exhausted> for Failure {
-    fn from(error: Exhausted) -> Self {
-        Self::with(FailureKind::Limit, error.to_string())
+impl From<ResourceExhausted> for Failure {
+    fn from(error: ResourceExhausted) -> Self {
+        Self::with_detail(FailureKind::Limit, error.to_string())
     }
 }
 
 /// Resources that each key holds.
 #[derive(Debug)]
-pub(super) struct Ledger([Shares<PublicKey>; RESOURCES]);
+pub(super) struct ResourceLedger([Shares<PublicKey>; RESOURCES]);
 
-impl Ledger {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl ResourceLedger {
+    pub(super) fn new(limits: &ServerLimits) -> Self {
         // In the order of `Resource`. With a fraction of 1, a single key may hold half.
         let bounds = [
             limits.copies,
@@ -86,12 +86,12 @@ impl Ledger {
         what: Resource,
         who: &PublicKey,
         units: u64,
-    ) -> Result<(), Exhausted> {
+    ) -> Result<(), ResourceExhausted> {
         self.shares(what)
             .take(who, units)
             .map_err(|full| match full {
-                Full::All => Exhausted::All(what),
-                Full::Share => Exhausted::Share(what),
+                ExhaustedBound::All => ResourceExhausted::All(what),
+                ExhaustedBound::Share => ResourceExhausted::Share(what),
             })
     }
 }
@@ -117,26 +117,26 @@ mod tests {
         fn ceilings_hold_and_no_key_takes_everything(
             takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400),
         ) {
-            let limits = Limits {
+            let limits = ServerLimits {
                 copies: 16,
                 streams: 64,
                 open_files: 40,
                 buffers: 32,
                 bookkeeping: 400,
-                ..Limits::default()
+                ..ServerLimits::default()
             };
             let bounds = [16u64, 64, 40, 32, 400];
-            let mut ledger = Ledger::new(&limits);
+            let mut ledger = ResourceLedger::new(&limits);
             for (who, what, units) in takes {
                 let key = PublicKey::from_bytes([who; 32]);
                 let _ = ledger.take(ALL[what], &key, units);
                 let shares = ledger.shares(ALL[what]);
-                prop_assert_eq!(shares.bound(), bounds[what]);
-                prop_assert!(shares.used() <= bounds[what]);
-                prop_assert!(shares.held(&key) <= bounds[what].div_ceil(2));
+                prop_assert_eq!(shares.total_units(), bounds[what]);
+                prop_assert!(shares.units_in_use() <= bounds[what]);
+                prop_assert!(shares.units_of(&key) <= bounds[what].div_ceil(2));
             }
             for what in ALL {
-                let used = ledger.shares(what).used();
+                let used = ledger.shares(what).units_in_use();
                 let taken = ledger.take(what, &PublicKey::from_bytes([9; 32]), 1);
                 prop_assert_eq!(taken.is_ok(), used < bounds[what as usize]);
             }

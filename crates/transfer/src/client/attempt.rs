@@ -9,43 +9,43 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::{ConnectError, Connector, Side, Transport};
+use super::{ClientRole, ConnectError, Connector, Transport};
 use crate::error::Error;
-use crate::frame_io::{FrameReader, Incoming};
-use crate::listening::Listening;
-use crate::progress::{Event, Observer, Progress, StreamCounters};
+use crate::frame_io::{FrameReader, IncomingFrame};
+use crate::listening::NotingStream;
+use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
 use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
-use crate::send::{ClearData, Queue, send_stream};
+use crate::send::{PlaintextSetting, WorkQueue, send_stream};
 use crate::wire::{Frame, Hello};
 
 /// Time limit for closing a stream that is over.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a slot's stream.
-pub(super) struct Ended {
+pub(super) struct AttemptEnd {
     pub slot: usize,
     /// Number of the attempt within its slot.
     pub attempt: u64,
-    pub result: Result<StreamEnd, Lost>,
+    pub result: Result<StreamEnd, AttemptError>,
     /// Number of the stream, if it was opened.
     pub opened: Option<u32>,
     /// True if the server had accepted the stream.
     pub accepted: bool,
     /// The orderly close of the stream, if it needs one.
-    pub closing: Option<Closing>,
+    pub closing: Option<ClosingStream>,
 }
 
-impl Ended {
+impl AttemptEnd {
     /// Takes the closing stream if it saw the end of the copy. Any other stream closes in the
     /// background, and counts as `leaving` until the server has closed it.
-    pub(super) fn take_finished(&mut self, leaving: &watch::Sender<u32>) -> Option<Closing> {
+    pub(super) fn take_finished(&mut self, leaving: &watch::Sender<u32>) -> Option<ClosingStream> {
         let closing = self.closing.take()?;
         if matches!(self.result, Ok(StreamEnd::Finished)) {
             return Some(closing);
         }
-        let leaves = CountOpen::new(leaving.clone());
+        let leaves = OpenStreamGuard::new(leaving.clone());
         tokio::spawn(async move {
-            closing.closed().await;
+            closing.wait_closed().await;
             drop(leaves);
         });
         None
@@ -53,12 +53,12 @@ impl Ended {
 }
 
 /// A stream that is over. It closes in the background until this is dropped.
-pub(super) struct Closing {
+pub(super) struct ClosingStream {
     said: oneshot::Receiver<()>,
     closes: JoinSet<()>,
 }
 
-impl Closing {
+impl ClosingStream {
     fn begin(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (say, said) = oneshot::channel();
         let mut closes = JoinSet::new();
@@ -70,30 +70,30 @@ impl Closing {
     }
 
     /// Waits until the last message has been sent. It may still be lost with the connection.
-    pub(super) async fn said(self) {
+    pub(super) async fn wait_sent(self) {
         // An error means that the connection is gone.
         let _ = self.said.await;
     }
 
     /// Waits until the peer has closed too, which confirms that it has the last message.
-    pub(super) async fn closed(mut self) {
+    pub(super) async fn wait_closed(mut self) {
         while self.closes.join_next().await.is_some() {}
     }
 }
 
-pub(super) enum Lost {
+pub(super) enum AttemptError {
     Connect(ConnectError),
     Stream(Error),
 }
 
 /// One stream from its opening to its end.
-pub(super) struct Attempt<C> {
+pub(super) struct StreamAttempt<C> {
     pub connector: Arc<C>,
     pub route: usize,
     pub route_name: String,
-    pub side: Side,
+    pub side: ClientRole,
     pub hello: Hello,
-    pub progress: Arc<Progress>,
+    pub progress: Arc<TransferProgress>,
     pub observer: Arc<dyn Observer>,
     /// Counters of the slot, set once a stream has been opened there. Later streams continue them.
     pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
@@ -104,30 +104,30 @@ pub(super) struct Attempt<C> {
 }
 
 /// Counts a stream while it exists.
-struct CountOpen(watch::Sender<u32>);
+struct OpenStreamGuard(watch::Sender<u32>);
 
-impl CountOpen {
+impl OpenStreamGuard {
     fn new(open: watch::Sender<u32>) -> Self {
         open.send_modify(|open| *open += 1);
         Self(open)
     }
 }
 
-impl Drop for CountOpen {
+impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
         self.0.send_modify(|open| *open -= 1);
     }
 }
 
-impl<C: Connector> Attempt<C> {
-    pub(super) async fn run(self, slot: usize) -> Ended {
+impl<C: Connector> StreamAttempt<C> {
+    pub(super) async fn run(self, slot: usize) -> AttemptEnd {
         let mut stream = match self.connector.connect(self.route).await {
             Ok(stream) => stream,
             Err(error) => {
-                return Ended {
+                return AttemptEnd {
                     slot,
                     attempt: self.number,
-                    result: Err(Lost::Connect(error)),
+                    result: Err(AttemptError::Connect(error)),
                     opened: None,
                     accepted: false,
                     closing: None,
@@ -135,11 +135,11 @@ impl<C: Connector> Attempt<C> {
             }
         };
         let flow = stream.watch(match self.side {
-            Side::Push(..) => drs::Side::Sending,
-            Side::Pull(_) => drs::Side::Receiving,
+            ClientRole::Push(..) => drs::Side::Sending,
+            ClientRole::Pull(_) => drs::Side::Receiving,
         });
         // LH-COPY-48.
-        if let (Side::Push(_), true, Some(flow)) = (&self.side, self.hello.single, &flow) {
+        if let (ClientRole::Push(_), true, Some(flow)) = (&self.side, self.hello.single, &flow) {
             flow.fit_rate();
         }
         let takes_a_place = self.counters.get().is_some();
@@ -154,19 +154,19 @@ impl<C: Connector> Attempt<C> {
             }
         };
         counters.set_addresses(stream.addresses());
-        let counted = CountOpen::new(self.open.clone());
-        self.observer.event(Event::StreamOpened {
+        let counted = OpenStreamGuard::new(self.open.clone());
+        self.observer.event(TransferEvent::StreamOpened {
             stream: counters.number,
             route: self.route_name.clone(),
         });
         let mut greeting = Vec::new();
         Frame::Hello(self.hello.clone()).encode(&mut greeting);
-        let clear = stream.clear().filter(|_| self.hello.clear);
+        let clear = stream.plaintext().filter(|_| self.hello.clear);
         let (reader, mut writer) = tokio::io::split(stream);
-        let mut reader = FrameReader::new(Listening::new(reader, counters.clone()));
+        let mut reader = FrameReader::new(NotingStream::new(reader, counters.clone()));
         let result = match &self.side {
-            Side::Push(queue) => {
-                let clear = ClearData {
+            ClientRole::Push(queue) => {
+                let clear = PlaintextSetting {
                     wanted: clear.is_some(),
                     stream: clear,
                     // Before ACCEPT, it is unknown whether the server allows it.
@@ -195,9 +195,9 @@ impl<C: Connector> Attempt<C> {
                     Err(error) => Err(error),
                 }
             }
-            Side::Pull(receiver) => {
+            ClientRole::Pull(receiver) => {
                 if let Some(clear) = clear {
-                    reader.allow_clear(clear);
+                    reader.allow_plaintext(clear);
                 }
                 receive_stream(
                     receiver,
@@ -211,14 +211,14 @@ impl<C: Connector> Attempt<C> {
             }
         };
         let stream = reader.into_inner().into_inner().unsplit(writer);
-        counters.closed(stream.retransmits());
+        counters.record_closed(stream.retransmits());
         let accepted = counters.is_accepted();
         drop(counted);
-        let closing = result.is_ok().then(|| Closing::begin(stream));
-        Ended {
+        let closing = result.is_ok().then(|| ClosingStream::begin(stream));
+        AttemptEnd {
             slot,
             attempt: self.number,
-            result: result.map_err(Lost::Stream),
+            result: result.map_err(AttemptError::Stream),
             opened: Some(counters.number),
             accepted,
             closing,
@@ -230,18 +230,18 @@ impl<C: Connector> Attempt<C> {
 /// which copy it belongs to. A restarted server has none of the copy, so anything sent before that
 /// would be wasted. Returns the rest of the greeting, which is empty.
 async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    queue: &Queue,
+    queue: &WorkQueue,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: &[u8],
-    clear: &ClearData,
+    clear: &PlaintextSetting,
 ) -> Result<Vec<u8>, Error> {
     writer.write_all(greeting).await?;
     writer.flush().await?;
     loop {
         match reader.next().await? {
-            Some(Incoming::Frame(Frame::Accept {
+            Some(IncomingFrame::Frame(Frame::Accept {
                 instance,
                 max_streams,
                 clear: allowed,
@@ -251,15 +251,15 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 ..
             })) => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
-                counters.accepted(max_streams);
-                queue.placed(placement);
+                counters.record_accepted(max_streams);
+                queue.set_placement(placement);
                 queue.accepted(instance, present, hard_links)?;
                 return Ok(Vec::new());
             }
-            Some(Incoming::Frame(Frame::Refuse { kind, detail })) => {
+            Some(IncomingFrame::Frame(Frame::Refuse { kind, detail })) => {
                 return Err(refused(kind, detail));
             }
-            Some(Incoming::Frame(Frame::KeepAlive | Frame::Flow(_))) => {}
+            Some(IncomingFrame::Frame(Frame::KeepAlive | Frame::Flow(_))) => {}
             Some(_) => return Err(Error::Protocol("it answers before it accepts".into())),
             None => return Err(Error::StreamsLost("the server closed the stream".into())),
         }

@@ -20,13 +20,13 @@ const MIN_LEFT_RTTS: u32 = 8;
 /// Initial window of a connection, in segments (RFC 6928).
 const FIRST_FLIGHT_SEGMENTS: u64 = 10;
 /// Payload of a segment in bytes, if unknown.
-const USUAL_MSS: u64 = 1448;
+const DEFAULT_MSS_BYTES: u64 = 1448;
 /// Maximum growth of the window from one round trip to the next: slow start doubles it.
-const MAX_GROWTH: f64 = 2.0;
+const MAX_WINDOW_GROWTH: f64 = 2.0;
 
 /// Observation of a copy.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct JoiningView {
+pub(super) struct JoinObservation {
     /// Time since the copy began.
     pub now: Duration,
     /// Round-trip time, or zero if unknown.
@@ -43,14 +43,14 @@ pub(super) struct JoiningView {
 
 /// Decides when a copy lasts long enough to open another route.
 #[derive(Debug, Default)]
-pub(super) struct Joining {
+pub(super) struct JoinPolicy {
     /// Bytes moved at the observations of the last two round trips, and at the one before.
     looks: VecDeque<(Duration, u64)>,
 }
 
-impl Joining {
+impl JoinPolicy {
     /// Records an observation, and returns true if another route is worth opening now.
-    pub(super) fn look(&mut self, view: &JoiningView) -> bool {
+    pub(super) fn observe(&mut self, view: &JoinObservation) -> bool {
         self.looks.push_back((view.now, view.moved));
         if view.rtt.is_zero() {
             return false;
@@ -59,14 +59,19 @@ impl Joining {
         while self.looks.get(1).is_some_and(|(at, _)| *at <= before(2)) {
             self.looks.pop_front();
         }
-        view.left as f64 > self.carried(view, before(1), before(2))
+        view.left as f64 > self.bytes_before_join(view, before(1), before(2))
     }
 
     /// Returns the bytes that are carried before another route would bring something, if windows
     /// continue to grow as they did.
-    fn carried(&self, view: &JoiningView, last: Duration, one_before: Duration) -> f64 {
+    fn bytes_before_join(
+        &self,
+        view: &JoinObservation,
+        last: Duration,
+        one_before: Duration,
+    ) -> f64 {
         let mss = match view.mss {
-            0 => USUAL_MSS,
+            0 => DEFAULT_MSS_BYTES,
             mss => u64::from(mss),
         };
         let first_flights =
@@ -76,10 +81,10 @@ impl Joining {
         let earlier = earlier.map_or(0, |(last, before)| last.saturating_sub(before));
         let (each, growth) = match (latest, earlier) {
             // If the last round trip or the one before carried nothing, its growth is unknown.
-            (_, 0) => (latest.max(first_flights), MAX_GROWTH),
+            (_, 0) => (latest.max(first_flights), MAX_WINDOW_GROWTH),
             _ => (
                 latest,
-                (latest as f64 / earlier as f64).clamp(1.0, MAX_GROWTH),
+                (latest as f64 / earlier as f64).clamp(1.0, MAX_WINDOW_GROWTH),
             ),
         };
         let rtts = (1..=MIN_LEFT_RTTS).map(|rtt| growth.powf(f64::from(rtt)));
@@ -107,16 +112,16 @@ mod tests {
     use super::*;
 
     const RTT: Duration = Duration::from_millis(80);
-    const LOOK: Duration = Duration::from_millis(25);
+    const OBSERVE_INTERVAL: Duration = Duration::from_millis(25);
 
     /// Returns the bytes left when another route is first worth opening. The copy has `bytes`
     /// bytes, and its connections move `per_rtt(n)` bytes in round trip n. Returns `None` if no
     /// route is ever worth opening.
-    fn joins(bytes: u64, streams: usize, per_rtt: impl Fn(u32) -> u64) -> Option<u64> {
-        let mut joining = Joining::default();
+    fn bytes_left_at_join(bytes: u64, streams: usize, per_rtt: impl Fn(u32) -> u64) -> Option<u64> {
+        let mut joining = JoinPolicy::default();
         let (mut moved, mut now) = (0.0, Duration::ZERO);
         while (moved as u64) < bytes {
-            let view = JoiningView {
+            let view = JoinObservation {
                 now,
                 rtt: RTT,
                 moved: moved as u64,
@@ -124,12 +129,12 @@ mod tests {
                 streams,
                 mss: 1448,
             };
-            if joining.look(&view) {
+            if joining.observe(&view) {
                 return Some(view.left);
             }
             let rtt = (now.as_secs_f64() / RTT.as_secs_f64()) as u32;
-            moved += per_rtt(rtt) as f64 * LOOK.as_secs_f64() / RTT.as_secs_f64();
-            now += LOOK;
+            moved += per_rtt(rtt) as f64 * OBSERVE_INTERVAL.as_secs_f64() / RTT.as_secs_f64();
+            now += OBSERVE_INTERVAL;
         }
         None
     }
@@ -143,31 +148,39 @@ mod tests {
     fn copies_within_slow_start_get_no_other_route() {
         // 100 Mbit/s carry a megabyte in 80 ms.
         for bytes in [64 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
-            assert_eq!(joins(bytes, 8, slow_start(8, 1_000_000)), None, "{bytes}");
-            assert_eq!(joins(bytes, 1, slow_start(1, 1_000_000)), None, "{bytes}");
+            assert_eq!(
+                bytes_left_at_join(bytes, 8, slow_start(8, 1_000_000)),
+                None,
+                "{bytes}"
+            );
+            assert_eq!(
+                bytes_left_at_join(bytes, 1, slow_start(1, 1_000_000)),
+                None,
+                "{bytes}"
+            );
         }
     }
 
     #[test]
     fn small_copies_limited_by_the_path_get_a_route_soon() {
         // A window of 64 KiB.
-        let left = joins(2 << 20, 1, slow_start(1, 65_536)).unwrap();
+        let left = bytes_left_at_join(2 << 20, 1, slow_start(1, 65_536)).unwrap();
         assert!(left > 1 << 20, "{left}");
         // Losses leave about two segments per round trip of the path's capacity.
-        let left = joins(512 << 10, 1, slow_start(1, 20_000)).unwrap();
+        let left = bytes_left_at_join(512 << 10, 1, slow_start(1, 20_000)).unwrap();
         assert!(left > 400 << 10, "{left}");
     }
 
     #[test]
     fn large_copies_get_a_route_while_most_is_left() {
-        let left = joins(15 << 20, 8, slow_start(8, 1_000_000)).unwrap();
+        let left = bytes_left_at_join(15 << 20, 8, slow_start(8, 1_000_000)).unwrap();
         assert!(left > 8 << 20, "{left}");
     }
 
     #[test]
     fn no_route_is_opened_before_the_path_is_measured() {
-        let mut joining = Joining::default();
-        let view = JoiningView {
+        let mut joining = JoinPolicy::default();
+        let view = JoinObservation {
             now: Duration::from_secs(3),
             rtt: Duration::ZERO,
             moved: 0,
@@ -175,7 +188,7 @@ mod tests {
             streams: 1,
             mss: 0,
         };
-        assert!(!joining.look(&view));
+        assert!(!joining.observe(&view));
     }
 
     proptest! {
@@ -187,7 +200,7 @@ mod tests {
             streams in 1usize..32,
             most in 3_000u64..5_000_000,
         ) {
-            if let Some(left) = joins(bytes, streams, slow_start(streams as u64, most)) {
+            if let Some(left) = bytes_left_at_join(bytes, streams, slow_start(streams as u64, most)) {
                 let pace = most.min(streams as u64 * 14_480);
                 prop_assert!(left >= u64::from(MIN_LEFT_RTTS) * pace * 9 / 10, "{left} {pace}");
             }

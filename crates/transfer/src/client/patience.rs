@@ -14,20 +14,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::frame_io::KEEP_ALIVE;
+use crate::frame_io::KEEP_ALIVE_INTERVAL;
 
 /// Interval between two observations.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time that counts between two observations. Longer gaps occur only if the process was
 /// stopped.
 const MAX_COUNTED_GAP: Duration = Duration::from_secs(2);
 /// Silence after which an established stream carries nothing: a server sends something every
 /// [`KEEP_ALIVE`].
-const MAX_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
+const MAX_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE_INTERVAL.as_secs());
 /// Silence after which the user is told that nothing arrives.
-const SHOWN_SILENCE: Duration = Duration::from_secs(3);
+const MIN_SHOWN_SILENCE: Duration = Duration::from_secs(3);
 /// Time for which a copy must be carried without interruption to end an outage.
-const SOUND_AFTER: Duration = Duration::from_secs(10);
+const OUTAGE_ENDS_AFTER: Duration = Duration::from_secs(10);
 /// Maximum number of consecutive copies that are lost without getting further than an earlier one.
 /// A server may crash at the same file each time.
 const MAX_FRUITLESS_COPIES: u32 = 10;
@@ -38,7 +38,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(4);
 
 /// Observation of a copy.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PatienceView {
+pub(super) struct OutageObservation {
     pub now: Instant,
     /// True if a stream is established that the server has accepted.
     pub has_stream: bool,
@@ -52,7 +52,7 @@ pub(super) struct PatienceView {
 
 /// Assessment of a copy's connection to its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outlook {
+pub(super) enum OutageState {
     /// Before the first stream was established.
     Opening,
     /// The copy is carried.
@@ -65,7 +65,7 @@ pub(super) enum Outlook {
 
 /// Decides when an outage ends a copy.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct OutagePatience {
     limit: Duration,
     looked_at: Option<Instant>,
     /// True once a stream has been established.
@@ -82,7 +82,7 @@ pub(super) struct Patience {
     fruitless_copies: u32,
 }
 
-impl Patience {
+impl OutagePatience {
     /// Creates an assessment that tolerates outages of up to `limit`.
     pub(super) fn new(limit: Duration) -> Self {
         Self {
@@ -99,12 +99,12 @@ impl Patience {
     }
 
     /// Returns true if a stream has ever been established.
-    pub(super) fn has_stood(&self) -> bool {
+    pub(super) fn was_established(&self) -> bool {
         self.has_stood
     }
 
     /// Records an observation, and returns the assessment.
-    pub(super) fn look(&mut self, view: &PatienceView) -> Outlook {
+    pub(super) fn observe(&mut self, view: &OutageObservation) -> OutageState {
         let before = self.looked_at.replace(view.now).unwrap_or(view.now);
         let passed = view
             .now
@@ -116,7 +116,7 @@ impl Patience {
             self.silence = Duration::ZERO;
         }
         if !self.has_stood {
-            return Outlook::Opening;
+            return OutageState::Opening;
         }
         let nothing_arrived = std::mem::replace(&mut self.arrivals, view.arrivals) == view.arrivals;
         match nothing_arrived && !view.is_busy {
@@ -132,7 +132,7 @@ impl Patience {
             self.most_done = view.done;
             self.fruitless_copies = 0;
             self.outage = Duration::ZERO;
-        } else if self.carried >= SOUND_AFTER {
+        } else if self.carried >= OUTAGE_ENDS_AFTER {
             self.outage = Duration::ZERO;
         } else if !is_carried || !self.outage.is_zero() {
             self.outage = self.outage.saturating_add(passed).max(match is_carried {
@@ -141,11 +141,11 @@ impl Patience {
             });
         }
         if self.outage >= self.limit && !is_carried {
-            Outlook::Lost(self.outage)
-        } else if self.silence >= SHOWN_SILENCE {
-            Outlook::Waiting(self.silence)
+            OutageState::Lost(self.outage)
+        } else if self.silence >= MIN_SHOWN_SILENCE {
+            OutageState::Waiting(self.silence)
         } else {
-            Outlook::Carried
+            OutageState::Carried
         }
     }
 
@@ -169,19 +169,19 @@ mod tests {
     }
 
     /// A copy in virtual time.
-    struct Trial {
-        patience: Patience,
-        view: PatienceView,
+    struct SimulatedCopy {
+        patience: OutagePatience,
+        view: OutageObservation,
         began: Instant,
     }
 
-    impl Trial {
+    impl SimulatedCopy {
         /// Returns a copy that has been carried for a minute.
         fn carried() -> Self {
             let began = Instant::now();
             let mut trial = Self {
-                patience: Patience::new(LIMIT),
-                view: PatienceView {
+                patience: OutagePatience::new(LIMIT),
+                view: OutageObservation {
                     now: began,
                     has_stream: true,
                     is_busy: false,
@@ -190,79 +190,85 @@ mod tests {
                 },
                 began,
             };
-            trial.pass(60, true);
+            trial.pass_time(60, true);
             trial
         }
 
         /// Lets `secs` seconds pass. Returns the last assessment.
-        fn pass(&mut self, secs: u64, arrives: bool) -> Outlook {
-            let mut outlook = self.patience.look(&self.view);
+        fn pass_time(&mut self, secs: u64, arrives: bool) -> OutageState {
+            let mut outlook = self.patience.observe(&self.view);
             for _ in 0..secs {
-                self.view.now += LOOK_INTERVAL;
+                self.view.now += OBSERVE_INTERVAL;
                 self.view.arrivals += u64::from(arrives);
-                outlook = self.patience.look(&self.view);
+                outlook = self.patience.observe(&self.view);
             }
             outlook
         }
 
         /// Loses every stream. Returns the seconds until the copy is given up.
-        fn given_up_after(&mut self) -> u64 {
+        fn seconds_until_given_up(&mut self) -> u64 {
             self.view.has_stream = false;
             (1..1000)
-                .find(|_| matches!(self.pass(1, false), Outlook::Lost(_)))
+                .find(|_| matches!(self.pass_time(1, false), OutageState::Lost(_)))
                 .unwrap_or(u64::MAX)
         }
     }
 
     #[test]
     fn outage_ends_the_copy_after_the_limit() {
-        let mut trial = Trial::carried();
-        assert_eq!(trial.given_up_after(), 300);
+        let mut trial = SimulatedCopy::carried();
+        assert_eq!(trial.seconds_until_given_up(), 300);
     }
 
     #[test]
     fn silent_stream_counts_from_the_last_arrival() {
-        let mut trial = Trial::carried();
-        assert_eq!(trial.pass(2, false), Outlook::Carried);
-        assert_eq!(trial.pass(10, false), Outlook::Waiting(seconds(12)));
+        let mut trial = SimulatedCopy::carried();
+        assert_eq!(trial.pass_time(2, false), OutageState::Carried);
+        assert_eq!(
+            trial.pass_time(10, false),
+            OutageState::Waiting(seconds(12))
+        );
         // By then the stream is cut for its silence.
-        assert_eq!(trial.pass(18, false), Outlook::Waiting(seconds(30)));
-        assert_eq!(trial.given_up_after(), 270);
+        assert_eq!(
+            trial.pass_time(18, false),
+            OutageState::Waiting(seconds(30))
+        );
+        assert_eq!(trial.seconds_until_given_up(), 270);
     }
 
     #[test]
     fn busy_receiver_is_no_outage() {
-        let mut trial = Trial::carried();
+        let mut trial = SimulatedCopy::carried();
         trial.view.is_busy = true;
-        assert_eq!(trial.pass(1000, false), Outlook::Carried);
+        assert_eq!(trial.pass_time(1000, false), OutageState::Carried);
         trial.view.is_busy = false;
-        assert_eq!(trial.given_up_after(), 300);
+        assert_eq!(trial.seconds_until_given_up(), 300);
     }
 
     #[test]
     fn suspended_time_does_not_count() {
-        let mut trial = Trial::carried();
+        let mut trial = SimulatedCopy::carried();
         trial.view.has_stream = false;
-        trial.pass(100, false);
+        trial.pass_time(100, false);
         trial.view.now += seconds(100_000);
         assert_eq!(
-            trial.given_up_after(),
+            trial.seconds_until_given_up(),
             300 - 100 - MAX_COUNTED_GAP.as_secs()
         );
     }
 
     #[test]
     fn streams_that_break_immediately_do_not_end_an_outage() {
-        let mut trial = Trial::carried();
+        let mut trial = SimulatedCopy::carried();
         let mut waited = 0;
         loop {
             trial.view.has_stream = false;
-            if let Outlook::Lost(outage) = trial.pass(4, false) {
+            if let OutageState::Lost(outage) = trial.pass_time(4, false) {
                 assert!((LIMIT..LIMIT + seconds(8)).contains(&outage), "{outage:?}");
                 return;
             }
             trial.view.has_stream = true;
-            trial.pass(4, true);
+            trial.pass_time(4, true);
             waited += 8;
             assert!(waited < 400, "never given up");
         }
@@ -271,45 +277,45 @@ mod tests {
     #[test]
     fn progress_or_a_lasting_stream_ends_an_outage() {
         for progresses in [true, false] {
-            let mut trial = Trial::carried();
+            let mut trial = SimulatedCopy::carried();
             trial.view.has_stream = false;
-            trial.pass(200, false);
+            trial.pass_time(200, false);
             trial.view.has_stream = true;
             trial.view.done += u64::from(progresses);
-            trial.pass(if progresses { 1 } else { 11 }, true);
-            assert_eq!(trial.given_up_after(), 300);
+            trial.pass_time(if progresses { 1 } else { 11 }, true);
+            assert_eq!(trial.seconds_until_given_up(), 300);
         }
     }
 
     #[test]
     fn copy_that_was_never_established_is_not_waited_for() {
-        let mut patience = Patience::new(LIMIT);
+        let mut patience = OutagePatience::new(LIMIT);
         let now = Instant::now();
         for n in 0..1000 {
-            let outlook = patience.look(&PatienceView {
+            let outlook = patience.observe(&OutageObservation {
                 now: now + seconds(n),
                 has_stream: false,
                 is_busy: false,
                 arrivals: 0,
                 done: 0,
             });
-            assert_eq!(outlook, Outlook::Opening);
+            assert_eq!(outlook, OutageState::Opening);
         }
-        assert!(!patience.has_stood());
+        assert!(!patience.was_established());
     }
 
     #[test]
     fn number_of_copies_without_progress_is_bounded() {
-        let mut trial = Trial::carried();
+        let mut trial = SimulatedCopy::carried();
         let pauses: Vec<_> = std::iter::from_fn(|| trial.patience.next_copy()).collect();
         assert_eq!(pauses.len(), MAX_FRUITLESS_COPIES as usize);
         assert_eq!((pauses[0], pauses[9]), (FIRST_PAUSE, MAX_PAUSE));
         // The next copy first repeats what is in place.
         trial.view.done = 0;
-        trial.pass(5, true);
+        trial.pass_time(5, true);
         assert_eq!(trial.patience.next_copy(), None);
         trial.view.done = 2;
-        trial.pass(1, true);
+        trial.pass_time(1, true);
         assert_eq!(trial.patience.next_copy(), Some(FIRST_PAUSE));
         assert!(trial.view.now > trial.began);
     }

@@ -10,16 +10,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::account::Account;
 use crate::frame_io::FrameReader;
 use crate::grants::{Access, Grants};
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::part::Portion;
 use crate::path::RelPath;
-use crate::progress::Progress;
-use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::{ClearData, Queue, Sources, send_stream};
+use crate::progress::TransferProgress;
+use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
+use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
 use crate::server::Server;
 use crate::store::confine::Dir;
-use crate::store::{Destination, WriteOptions};
-use crate::wire::{Frame, Hello, Request, Token};
+use crate::store::{CopyDestination, WriteOptions};
+use crate::wire::{CopyRequest, CopyToken, Frame, Hello};
 
 const BYTES: usize = 24 << 20;
 
@@ -44,7 +44,7 @@ impl Bench {
         let content = (0..BYTES / 8)
             .flat_map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
         Self {
-            server: Server::new(root, grants, Limits::default()),
+            server: Server::new(root, grants, ServerLimits::default()),
             content: content.collect(),
             tmp,
             key,
@@ -53,7 +53,7 @@ impl Bench {
 
     /// Opens a pipe to the server, and returns it with the greeting HELLO. The pipe is so small
     /// that most of a stream's work is still ahead of it.
-    fn open(&self, request: &Request, token: Token) -> (tokio::io::DuplexStream, Vec<u8>) {
+    fn open(&self, request: &CopyRequest, token: CopyToken) -> (tokio::io::DuplexStream, Vec<u8>) {
         let (ours, theirs) = tokio::io::duplex(4096);
         let (server, key) = (self.server.clone(), self.key);
         tokio::spawn(async move { server.serve(theirs, key).await });
@@ -75,7 +75,7 @@ impl Bench {
     }
 
     /// Opens a stream of the copy that moves nothing.
-    async fn idle(&self, request: &Request, token: Token) -> tokio::io::DuplexStream {
+    async fn idle(&self, request: &CopyRequest, token: CopyToken) -> tokio::io::DuplexStream {
         let (mut stream, greeting) = self.open(request, token);
         stream.write_all(&greeting).await.unwrap();
         // This is the start of ACCEPT: the server counts the stream from now on.
@@ -90,20 +90,20 @@ async fn retired_push_stream_ends_and_others_continue() {
     let file = bench.tmp.path().join("f");
     std::fs::write(&file, &bench.content).unwrap();
     let (sources, names) = Sources::local(&[file], true).unwrap();
-    let request = Request::Push {
+    let request = CopyRequest::Push {
         destination: RelPath::from_bytes(b"f").unwrap(),
         into: false,
         overwrite: false,
         fsync: false,
         names,
     };
-    let token = Token([7; 16]);
-    let progress = Arc::new(Progress::default());
+    let token = CopyToken([7; 16]);
+    let progress = Arc::new(TransferProgress::default());
     let labels = Sources::labels(vec!["f".into()]);
-    let queue = Queue::new(
+    let queue = WorkQueue::new(
         sources,
         false,
-        Account::alone(),
+        Account::unshared(),
         progress.clone(),
         Arc::new(()),
         labels,
@@ -119,7 +119,7 @@ async fn retired_push_stream_ends_and_others_continue() {
             let (reader, mut writer) = tokio::io::split(stream);
             let mut reader = FrameReader::new(reader);
             let id = counters.number;
-            let clear = ClearData::never();
+            let clear = PlaintextSetting::disabled();
             let sending = send_stream(
                 &queue,
                 id,
@@ -159,19 +159,20 @@ async fn retired_push_stream_ends_and_others_continue() {
 async fn retired_pull_stream_ends_and_others_continue() {
     let bench = Bench::new();
     std::fs::write(bench.tmp.path().join("root/f"), &bench.content).unwrap();
-    let request = Request::Pull {
+    let request = CopyRequest::Pull {
         recursive: false,
         sources: vec![RelPath::from_bytes(b"f").unwrap()],
     };
-    let token = Token([7; 16]);
-    let progress = Arc::new(Progress::default());
+    let token = CopyToken([7; 16]);
+    let progress = Arc::new(TransferProgress::default());
     let target = bench.tmp.path().join("out");
     let destination =
-        Destination::local(&target, vec![b"f".to_vec()], WriteOptions::default(), token).unwrap();
+        CopyDestination::local(&target, vec![b"f".to_vec()], WriteOptions::default(), token)
+            .unwrap();
     let receiver = Receiver::new(
         destination,
-        Asked::Files,
-        Account::alone(),
+        RequestedEntries::Files,
+        Account::unshared(),
         progress.clone(),
         Arc::new(()),
         Sources::labels(vec!["f".into()]),

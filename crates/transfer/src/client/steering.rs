@@ -32,20 +32,20 @@ use std::time::Duration;
 use crate::progress::RouteStanding;
 
 /// Number of the direct route.
-pub(super) const DIRECT: usize = 0;
+pub(super) const DIRECT_ROUTE: usize = 0;
 /// A route is late when it takes this many times as long to open as the other one, and longer by
 /// [`MIN_LATENESS`].
 const LATE_FACTOR: u32 = 3;
 const MIN_LATENESS: Duration = Duration::from_millis(100);
 /// A route is stalled if it moves nothing for this long, in time and in round trips, while the
 /// direct route does. (A server reports on its end of a stream twice as often.)
-const MIN_STALL: Duration = Duration::from_secs(1);
+const MIN_STALL_TIME: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;
 /// Minimum stall of a reserved path, which may be limited to a low rate.
-const RESERVED_STALL: Duration = Duration::from_secs(5);
+const RESERVED_STALL_TIME: Duration = Duration::from_secs(5);
 /// Number of streams of a reserved path. Its rate is known, so there is nothing to find out. With
 /// several streams, a lost packet delays only a part of the data.
-const RESERVED_STREAMS: usize = 4;
+const MAX_RESERVED_STREAMS: usize = 4;
 /// Period over which routes are compared, in round trips and in time.
 const SPAN_RTTS: u32 = 4;
 const MIN_SPAN: Duration = Duration::from_millis(300);
@@ -53,23 +53,23 @@ const MAX_SPAN: Duration = Duration::from_secs(2);
 /// Number of spans in which a new route is compared before it counts as any other.
 const PROBATION_SPANS: u32 = 4;
 /// A route is slower if its streams carry less than this part of a direct one.
-const SLOWER_PART: f64 = 0.67;
+const SLOWER_RATIO: f64 = 0.67;
 /// A route is better if its streams carry more than this many times a direct one.
-const BETTER_FACTOR: f64 = 1.5;
+const BETTER_RATIO: f64 = 1.5;
 /// Number of consecutive spans that must agree.
-const MIN_SPANS: u32 = 2;
+const MIN_AGREEING_SPANS: u32 = 2;
 /// A trial begins if the one direct stream carries more than this many times one of the route's.
-const TRIAL_FACTOR: f64 = 2.0;
+const TRIAL_START_RATIO: f64 = 2.0;
 /// Number of spans of a trial. The streams that it opens are in slow start during the first ones.
 const TRIAL_SPANS: u32 = 4;
 /// Factor by which a trial must increase the rate to succeed.
-const TRIAL_PAID: f64 = 1.1;
+const MIN_TRIAL_GAIN: f64 = 1.1;
 /// Minimum time between a failed trial and the next. It doubles each time.
 const MIN_TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Observation of a route.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RouteLook {
+pub(super) struct RouteObservation {
     /// True if a stream over the route was begun.
     pub tried: bool,
     /// True if a stream over the route has been open.
@@ -86,14 +86,14 @@ pub(super) struct RouteLook {
 
 /// Notice that the standing of a route has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct StandingChange {
     pub route: usize,
     pub standing: RouteStanding,
     pub reason: String,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct RouteState {
     used: bool,
     reserved: bool,
     tried: Option<Duration>,
@@ -101,21 +101,21 @@ struct Known {
     /// Bytes and time of the last observation at which the bytes had grown.
     grew: (u64, Duration),
     /// State at the last mark.
-    marked: Mark,
+    marked: SpanMark,
     /// Number of consecutive spans in which the route was slower, or better.
     slower: u32,
     better: u32,
-    standing: Standing,
+    standing: RouteStage,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Mark {
+struct SpanMark {
     moved: u64,
     open: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Standing {
+enum RouteStage {
     /// Compared over this many spans.
     Probation(u32),
     Even,
@@ -132,7 +132,7 @@ enum Standing {
     Gone,
 }
 
-impl Default for Standing {
+impl Default for RouteStage {
     fn default() -> Self {
         Self::Probation(0)
     }
@@ -140,14 +140,14 @@ impl Default for Standing {
 
 /// Decides how many streams each route has.
 #[derive(Debug, Default)]
-pub(super) struct Steering {
-    routes: Vec<Known>,
+pub(super) struct RouteSteering {
+    routes: Vec<RouteState>,
     marked_at: Duration,
     no_trial_before: Duration,
     trials: u32,
 }
 
-impl Steering {
+impl RouteSteering {
     /// Sets the routes and reserved paths that are used in addition to the direct route from now
     /// on. Others are no longer used.
     pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
@@ -156,13 +156,13 @@ impl Steering {
             .chain(reserved)
             .copied()
             .max()
-            .unwrap_or(DIRECT);
+            .unwrap_or(DIRECT_ROUTE);
         if self.routes.len() <= most {
-            self.routes.resize(most + 1, Known::default());
+            self.routes.resize(most + 1, RouteState::default());
         }
         for (number, route) in self.routes.iter_mut().enumerate() {
-            route.reserved = number != DIRECT && reserved.contains(&number);
-            route.used = number == DIRECT || route.reserved || beside.contains(&number);
+            route.reserved = number != DIRECT_ROUTE && reserved.contains(&number);
+            route.used = number == DIRECT_ROUTE || route.reserved || beside.contains(&number);
         }
     }
 
@@ -172,7 +172,7 @@ impl Steering {
     }
 
     /// Returns the routes that are used, the direct one first.
-    pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn used_routes(&self) -> impl Iterator<Item = usize> + '_ {
         let numbered = self.routes.iter().enumerate();
         numbered
             .filter(|(_, route)| route.used)
@@ -180,20 +180,20 @@ impl Steering {
     }
 
     /// Returns the maximum number of streams of `route`, if one route alone would have `streams`.
-    pub(super) fn most(&self, route: usize, streams: usize) -> usize {
+    pub(super) fn max_streams(&self, route: usize, streams: usize) -> usize {
         let Some(known) = self.routes.get(route).filter(|known| known.used) else {
             return 0;
         };
         match known.standing {
-            Standing::Gone => 0,
-            Standing::Late | Standing::Stalled if known.reserved => 1,
-            _ if known.reserved => RESERVED_STREAMS,
-            Standing::Slower | Standing::Late | Standing::Stalled => 1,
-            Standing::Trial { .. } => (streams / 2).max(1),
-            _ if route != DIRECT => usize::MAX,
+            RouteStage::Gone => 0,
+            RouteStage::Late | RouteStage::Stalled if known.reserved => 1,
+            _ if known.reserved => MAX_RESERVED_STREAMS,
+            RouteStage::Slower | RouteStage::Late | RouteStage::Stalled => 1,
+            RouteStage::Trial { .. } => (streams / 2).max(1),
+            _ if route != DIRECT_ROUTE => usize::MAX,
             _ => match self
                 .others()
-                .any(|other| other.standing == Standing::Better)
+                .any(|other| other.standing == RouteStage::Better)
             {
                 true => 1,
                 false => usize::MAX,
@@ -204,14 +204,14 @@ impl Steering {
     /// Returns the total number of streams, if one route alone would have `streams`. This adds as
     /// many for each route on probation, one for each route that is only measured, and those of
     /// reserved paths.
-    pub(super) fn in_all(&self, streams: usize) -> usize {
-        let is_new = |other: &&Known| matches!(other.standing, Standing::Probation(_));
+    pub(super) fn total_streams(&self, streams: usize) -> usize {
+        let is_new = |other: &&RouteState| matches!(other.standing, RouteStage::Probation(_));
         let measured = self
-            .used()
-            .filter(|route| !self.is_reserved(*route) && self.most(*route, streams) == 1)
+            .used_routes()
+            .filter(|route| !self.is_reserved(*route) && self.max_streams(*route, streams) == 1)
             .count();
-        let reserved = self.used().filter(|route| self.is_reserved(*route));
-        let reserved: usize = reserved.map(|route| self.most(route, streams)).sum();
+        let reserved = self.used_routes().filter(|route| self.is_reserved(*route));
+        let reserved: usize = reserved.map(|route| self.max_streams(route, streams)).sum();
         let times = 1 + self.others().filter(is_new).count();
         streams
             .saturating_mul(times)
@@ -219,19 +219,19 @@ impl Steering {
             .saturating_add(reserved)
     }
 
-    fn others(&self) -> impl Iterator<Item = &Known> {
-        let others = self.routes.iter().skip(DIRECT + 1);
+    fn others(&self) -> impl Iterator<Item = &RouteState> {
+        let others = self.routes.iter().skip(DIRECT_ROUTE + 1);
         others.filter(|other| other.used && !other.reserved)
     }
 
     /// Records observations of all routes, by their numbers, with the round-trip time of the
     /// longest. Returns the routes whose standing has changed.
-    pub(super) fn look(
+    pub(super) fn observe(
         &mut self,
         now: Duration,
         rtt: Duration,
-        looks: &[RouteLook],
-    ) -> Vec<Judged> {
+        looks: &[RouteObservation],
+    ) -> Vec<StandingChange> {
         let mut judged = Vec::new();
         for (known, look) in self.routes.iter_mut().zip(looks) {
             if look.tried {
@@ -246,13 +246,13 @@ impl Steering {
             }
         }
         for route in 0..self.routes.len() {
-            if let Some(verdict) = self.of_attempts(route, now, looks) {
-                self.stand(route, verdict, &mut judged);
+            if let Some(verdict) = self.judge_attempts(route, now, looks) {
+                self.set_stage(route, verdict, &mut judged);
             }
         }
-        for route in DIRECT + 1..self.routes.len() {
-            if let Some(verdict) = self.of_silence(route, now, rtt, looks) {
-                self.stand(route, verdict, &mut judged);
+        for route in DIRECT_ROUTE + 1..self.routes.len() {
+            if let Some(verdict) = self.judge_silence(route, now, rtt, looks) {
+                self.set_stage(route, verdict, &mut judged);
             }
         }
         let span = rtt.saturating_mul(SPAN_RTTS).clamp(MIN_SPAN, MAX_SPAN);
@@ -261,7 +261,7 @@ impl Steering {
             self.compare(now, spent.as_secs_f64(), looks, &mut judged);
             self.marked_at = now;
             for (known, look) in self.routes.iter_mut().zip(looks) {
-                known.marked = Mark {
+                known.marked = SpanMark {
                     moved: look.moved,
                     open: look.open,
                 };
@@ -270,7 +270,12 @@ impl Steering {
         judged
     }
 
-    fn stand(&mut self, route: usize, verdict: (Standing, String), judged: &mut Vec<Judged>) {
+    fn set_stage(
+        &mut self,
+        route: usize,
+        verdict: (RouteStage, String),
+        judged: &mut Vec<StandingChange>,
+    ) {
         let (standing, reason) = verdict;
         let Some(known) = self
             .routes
@@ -281,40 +286,42 @@ impl Steering {
         };
         known.standing = standing;
         (known.slower, known.better) = (0, 0);
-        judged.push(Judged {
+        judged.push(StandingChange {
             route,
             standing: match standing {
-                Standing::Probation(_) | Standing::Even | Standing::Trial { .. } => {
+                RouteStage::Probation(_) | RouteStage::Even | RouteStage::Trial { .. } => {
                     RouteStanding::Even
                 }
-                Standing::Better => RouteStanding::Better,
-                Standing::Slower => RouteStanding::Slower,
-                Standing::Late => RouteStanding::Late,
-                Standing::Stalled => RouteStanding::Stalled,
-                Standing::Gone => RouteStanding::Gone,
+                RouteStage::Better => RouteStanding::Better,
+                RouteStage::Slower => RouteStanding::Slower,
+                RouteStage::Late => RouteStanding::Late,
+                RouteStage::Stalled => RouteStanding::Stalled,
+                RouteStage::Gone => RouteStanding::Gone,
             },
             reason,
         });
     }
 
     /// Returns the standing that follows from attempts to open the route.
-    fn of_attempts(
+    fn judge_attempts(
         &self,
         route: usize,
         now: Duration,
-        looks: &[RouteLook],
-    ) -> Option<(Standing, String)> {
+        looks: &[RouteObservation],
+    ) -> Option<(RouteStage, String)> {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
         if !known.used {
             return None;
         }
         if look.gone {
-            return Some((Standing::Gone, "no attempt can succeed".to_owned()));
+            return Some((RouteStage::Gone, "no attempt can succeed".to_owned()));
         }
         match known.standing {
-            Standing::Gone => return Some((Standing::default(), "it is tried again".to_owned())),
-            Standing::Late if known.opened.is_some() => {
-                return Some((Standing::default(), "it is open now".to_owned()));
+            RouteStage::Gone => {
+                return Some((RouteStage::default(), "it is tried again".to_owned()));
+            }
+            RouteStage::Late if known.opened.is_some() => {
+                return Some((RouteStage::default(), "it is open now".to_owned()));
             }
             _ => {}
         }
@@ -322,47 +329,47 @@ impl Steering {
             return None;
         };
         // The direct route is compared with the quickest of the others, and they with it.
-        let took = |other: &Known| Some(other.opened?.saturating_sub(other.tried?));
+        let took = |other: &RouteState| Some(other.opened?.saturating_sub(other.tried?));
         let others = match route {
-            DIRECT => self.others().filter_map(took).min(),
+            DIRECT_ROUTE => self.others().filter_map(took).min(),
             _ => self.routes.first().and_then(took),
         };
         let allowed = others?
             .saturating_mul(LATE_FACTOR)
             .max(others? + MIN_LATENESS);
         let waited = now.saturating_sub(tried);
-        (waited >= allowed && known.standing != Standing::Late).then(|| {
+        (waited >= allowed && known.standing != RouteStage::Late).then(|| {
             let reason = format!("it is not open after {} ms", waited.as_millis());
-            (Standing::Late, reason)
+            (RouteStage::Late, reason)
         })
     }
 
     /// Returns the standing that follows if the route moves nothing.
-    fn of_silence(
+    fn judge_silence(
         &self,
         route: usize,
         now: Duration,
         rtt: Duration,
-        looks: &[RouteLook],
-    ) -> Option<(Standing, String)> {
+        looks: &[RouteObservation],
+    ) -> Option<(RouteStage, String)> {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
-        let direct = self.routes.get(DIRECT)?;
+        let direct = self.routes.get(DIRECT_ROUTE)?;
         let silent = now.saturating_sub(known.grew.1);
         let least = if known.reserved {
-            RESERVED_STALL
+            RESERVED_STALL_TIME
         } else {
-            MIN_STALL
+            MIN_STALL_TIME
         };
         let bound = least.max(rtt.saturating_mul(STALL_RTTS));
         let direct_moves =
             direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
-        if known.standing == Standing::Stalled {
+        if known.standing == RouteStage::Stalled {
             let moves = look.open > 0 && silent.is_zero() && look.moved > known.marked.moved;
-            return moves.then(|| (Standing::Slower, "it moves again".to_owned()));
+            return moves.then(|| (RouteStage::Slower, "it moves again".to_owned()));
         }
         (known.used && look.open > 0 && silent >= bound && direct_moves).then(|| {
             let reason = format!("it has moved nothing for {} ms", silent.as_millis());
-            (Standing::Stalled, reason)
+            (RouteStage::Stalled, reason)
         })
     }
 
@@ -371,14 +378,14 @@ impl Steering {
         &mut self,
         now: Duration,
         seconds: f64,
-        looks: &[RouteLook],
-        judged: &mut Vec<Judged>,
+        looks: &[RouteObservation],
+        judged: &mut Vec<StandingChange>,
     ) {
-        let carried = |known: &Known, look: &RouteLook| {
+        let carried = |known: &RouteState, look: &RouteObservation| {
             let whole = look.open > 0 && known.marked.open > 0;
             whole.then(|| look.moved.saturating_sub(known.marked.moved) as f64 / seconds)
         };
-        let each = |known: &Known, look: &RouteLook| {
+        let each = |known: &RouteState, look: &RouteObservation| {
             carried(known, look).map(|rate| rate / known.marked.open.max(look.open) as f64)
         };
         let all: f64 = self
@@ -395,7 +402,7 @@ impl Steering {
         else {
             return;
         };
-        for route in DIRECT + 1..self.routes.len() {
+        for route in DIRECT_ROUTE + 1..self.routes.len() {
             let (Some(known), Some(look)) = (self.routes.get(route).copied(), looks.get(route))
             else {
                 continue;
@@ -409,27 +416,27 @@ impl Steering {
             let (mut slower, mut better) = (known.slower, known.better);
             let times = |says: bool, before: u32| if says { before + 1 } else { 0 };
             let verdict = match known.standing {
-                Standing::Probation(_) | Standing::Even => {
-                    slower = times(one < SLOWER_PART * direct_each, slower);
-                    better = times(one > BETTER_FACTOR * direct_each, better);
-                    if slower >= MIN_SPANS && here < direct_all {
+                RouteStage::Probation(_) | RouteStage::Even => {
+                    slower = times(one < SLOWER_RATIO * direct_each, slower);
+                    better = times(one > BETTER_RATIO * direct_each, better);
+                    if slower >= MIN_AGREEING_SPANS && here < direct_all {
                         Some((
-                            Standing::Slower,
+                            RouteStage::Slower,
                             "its streams carry less than direct ones".to_owned(),
                         ))
-                    } else if better >= MIN_SPANS {
+                    } else if better >= MIN_AGREEING_SPANS {
                         Some((
-                            Standing::Better,
+                            RouteStage::Better,
                             "its streams carry more than direct ones".to_owned(),
                         ))
-                    } else if let Standing::Probation(spans) = known.standing {
+                    } else if let RouteStage::Probation(spans) = known.standing {
                         if let Some(known) = self.routes.get_mut(route) {
-                            known.standing = Standing::Probation(spans + 1);
+                            known.standing = RouteStage::Probation(spans + 1);
                         }
                         let is_over = spans + 1 >= PROBATION_SPANS && slower == 0 && better == 0;
                         is_over.then(|| {
                             (
-                                Standing::Even,
+                                RouteStage::Even,
                                 "its streams carry as much as direct ones".to_owned(),
                             )
                         })
@@ -437,10 +444,10 @@ impl Steering {
                         None
                     }
                 }
-                Standing::Better => {
-                    slower = times(direct_each > TRIAL_FACTOR * one, slower);
-                    (slower >= MIN_SPANS && now >= self.no_trial_before).then(|| {
-                        let trial = Standing::Trial {
+                RouteStage::Better => {
+                    slower = times(direct_each > TRIAL_START_RATIO * one, slower);
+                    (slower >= MIN_AGREEING_SPANS && now >= self.no_trial_before).then(|| {
+                        let trial = RouteStage::Trial {
                             before: all,
                             left: TRIAL_SPANS,
                         };
@@ -450,30 +457,33 @@ impl Steering {
                         )
                     })
                 }
-                Standing::Trial { before, left: 0 } => {
-                    if all > TRIAL_PAID * before {
-                        Some((Standing::Slower, "direct streams carry more".to_owned()))
+                RouteStage::Trial { before, left: 0 } => {
+                    if all > MIN_TRIAL_GAIN * before {
+                        Some((RouteStage::Slower, "direct streams carry more".to_owned()))
                     } else {
                         let pause = MIN_TRIAL_INTERVAL.saturating_mul(1 << self.trials.min(8));
                         self.no_trial_before = now + pause;
                         self.trials += 1;
-                        Some((Standing::Better, "direct streams carry no more".to_owned()))
+                        Some((
+                            RouteStage::Better,
+                            "direct streams carry no more".to_owned(),
+                        ))
                     }
                 }
-                Standing::Trial { before, left } => {
+                RouteStage::Trial { before, left } => {
                     if let Some(known) = self.routes.get_mut(route) {
-                        known.standing = Standing::Trial {
+                        known.standing = RouteStage::Trial {
                             before,
                             left: left - 1,
                         };
                     }
                     None
                 }
-                Standing::Slower => {
+                RouteStage::Slower => {
                     better = times(here > direct_all, better);
-                    (better >= MIN_SPANS).then(|| {
+                    (better >= MIN_AGREEING_SPANS).then(|| {
                         (
-                            Standing::Even,
+                            RouteStage::Even,
                             "it carries more than all direct streams".to_owned(),
                         )
                     })
@@ -484,7 +494,7 @@ impl Steering {
                 (known.slower, known.better) = (slower, better);
             }
             if let Some(verdict) = verdict {
-                self.stand(route, verdict, judged);
+                self.set_stage(route, verdict, judged);
             }
         }
     }

@@ -35,15 +35,15 @@ use std::time::Duration;
 
 pub(crate) use conditions::{LearnedStreams, PathConditions};
 use drs::Limit;
-use overflow::{Dropped, Overflow};
-use response::Losses;
-pub(super) use round_trips::{Queue, RoundTrips, RouteRtt};
-pub(super) use window::View;
-use window::{Seen, Window};
+use overflow::{DropCause, OverflowDetector};
+use response::RandomLosses;
+pub(super) use round_trips::{QueueDelay, RoundTrips, RouteRtt};
+pub(super) use window::CopyObservation;
+use window::{Window, WindowResult};
 
 /// Number of streams that a copy keeps on each route at a standing queue. It then takes at most
 /// about this many times the rate of one flow.
-const STREAMS_AT_A_QUEUE: usize = 2;
+const MIN_STREAMS_AT_A_QUEUE: usize = 2;
 /// Number of streams at the start of a copy, and of a large one. The first losses end slow start,
 /// and with more streams they hit a smaller part of them.
 const STREAMS_AT_START: usize = 8;
@@ -65,32 +65,32 @@ const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
 /// Opening time of the first stream from which the path counts as far. Opening takes two round
 /// trips, so the round trip is ten milliseconds or more, or the host is slow. Idle streams do no
 /// harm then.
-const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
+const FAR_PATH_OPEN_TIME: Duration = Duration::from_millis(25);
 /// Opening time from which the path counts as long. If a copy turned out to be large, opening half
 /// its streams only then would delay it noticeably.
-const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(50);
+const LONG_PATH_OPEN_TIME: Duration = Duration::from_millis(50);
 /// Total rate of the streams at the start if windows are small, in bit/s.
-const RATE_AT_START: f64 = 200e6;
+const RATE_AT_START_BPS: f64 = 200e6;
 /// Bytes that must be left for each stream at the start.
 const BYTES_PER_STREAM_AT_START: u64 = 1 << 19;
 /// Bytes that must be left for each stream that is added later. A new stream is slow at first.
 const BYTES_PER_NEW_STREAM: u64 = 1 << 20;
 /// Maximum factor of one step, if the capacity of the path is unknown.
-const MAX_GROWTH: usize = 4;
+const MAX_STEP_FACTOR: usize = 4;
 /// Maximum factor of one step, if a processor or a disk may be the limit.
-const TRIAL_GROWTH: usize = 2;
+const TRIAL_STEP_FACTOR: usize = 2;
 
 /// Factor by which the rate must grow for a step to pay.
-const PAID_FACTOR: f64 = 1.1;
+const MIN_STEP_GAIN: f64 = 1.1;
 /// Number of windows in which a step may show that it pays. With losses, the rate of a flow varies
 /// by half.
 const TRIAL_WINDOWS: u32 = 2;
 /// Time for which no streams are added after a step that did not pay, or after streams were
 /// retired. Paths change, so it ends. Lasting random losses are answered earlier, if only the queue
 /// led to fewer streams.
-const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
+const GROW_PAUSE: Duration = Duration::from_secs(30);
 /// A path counts as full from this part of the rate that it carried when it was full.
-const FULL_PART: f64 = 0.85;
+const FULL_RATE_RATIO: f64 = 0.85;
 
 /// Number of consecutive loss-limited windows from which losses count as the limit even if the rate
 /// has not decreased.
@@ -102,20 +102,20 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 const SLOW_START_RTTS: u32 = 6;
 /// Minimum remaining time of a copy to which streams are added, in time and in round trips. Opening
 /// and slow start take about as long.
-const MIN_LEFT: Duration = Duration::from_secs(1);
-const MIN_LEFT_RTTS: u32 = 12;
+const MIN_LEFT_TO_GROW: Duration = Duration::from_secs(1);
+const MIN_LEFT_TO_GROW_RTTS: u32 = 12;
 
 /// Time by which a queue must have been present for longer than absent before streams are retired,
 /// in time and in round trips. Other flows empty it at times.
-const QUEUE_STANDS: Duration = Duration::from_secs(1);
-const QUEUE_STANDS_RTTS: u32 = 8;
+const MIN_QUEUE_TIME: Duration = Duration::from_secs(1);
+const MIN_QUEUE_RTTS: u32 = 8;
 /// The same for a queue so short that one stream fewer no longer fills the path at once. The path
 /// then runs dry until the windows of the others have grown. After this many round trips, windows
 /// at CUBIC's plateau (RFC 9438, section 4.1) grow again.
-const SHORT_QUEUE_STANDS: Duration = Duration::from_secs(3);
-const SHORT_QUEUE_STANDS_RTTS: u32 = 56;
+const MIN_SHORT_QUEUE_TIME: Duration = Duration::from_secs(3);
+const MIN_SHORT_QUEUE_RTTS: u32 = 56;
 /// Minimum remaining time of a copy that retires streams.
-const RETIRE_MIN_LEFT: Duration = Duration::from_secs(2);
+const MIN_LEFT_TO_RETIRE: Duration = Duration::from_secs(2);
 
 /// Decides how many streams a copy has.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ pub(super) struct StreamCount {
     slow_start: Option<Window>,
     /// True once losses that preceded any queue have been answered.
     answered_first_losses: bool,
-    trial: Option<Trial>,
+    trial: Option<StepTrial>,
     /// Time before which no streams are added, because a step did not pay.
     grow_after: Duration,
     /// Number of streams before the step that did not pay. With fewer streams, lasting losses are
@@ -160,16 +160,16 @@ pub(super) struct StreamCount {
     /// Time by which windows saw a queue for longer than none, since it last led to fewer streams.
     queue_stood: Duration,
     /// Random losses.
-    losses: Losses,
+    losses: RandomLosses,
     /// Detector of a queue that shows only in its drops.
-    overflow: Overflow,
+    overflow: OverflowDetector,
     /// True once a window has shown the needs of the path.
     judged: bool,
 }
 
 /// A step up that must show that it pays.
 #[derive(Debug, Clone, Copy)]
-struct Trial {
+struct StepTrial {
     /// Number of streams before the step.
     streams: usize,
     /// Rate that this number would have carried, in bytes per second.
@@ -206,14 +206,14 @@ impl StreamCount {
             peak_rate: 0.0,
             loss_windows: 0,
             queue_stood: Duration::ZERO,
-            losses: Losses::default(),
-            overflow: Overflow::default(),
+            losses: RandomLosses::default(),
+            overflow: OverflowDetector::default(),
             judged: false,
         }
     }
 
     /// Raises the minimum to `least`, unless the user fixed the number.
-    pub(super) fn at_least(&mut self, least: usize) {
+    pub(super) fn raise_minimum(&mut self, least: usize) {
         if !self.fixed {
             self.least = self.least.max(least.min(self.most));
             self.wanted = self.wanted.max(self.least);
@@ -221,19 +221,19 @@ impl StreamCount {
     }
 
     /// Lowers the maximum to `most`, even if the user asked for more.
-    pub(super) fn at_most(&mut self, most: usize) {
+    pub(super) fn lower_maximum(&mut self, most: usize) {
         self.most = self.most.min(most.max(1));
         self.least = self.least.min(self.most);
         self.wanted = self.wanted.min(self.most);
     }
 
     /// Returns the number of streams that there should be.
-    pub(super) fn wanted(&self) -> usize {
+    pub(super) fn target(&self) -> usize {
         self.wanted
     }
 
     /// Returns the maximum number of streams.
-    pub(super) fn most(&self) -> usize {
+    pub(super) fn maximum(&self) -> usize {
         self.most
     }
 
@@ -252,7 +252,7 @@ impl StreamCount {
     }
 
     /// Records an observation, and takes a step if one is due.
-    pub(super) fn observe(&mut self, view: &View) {
+    pub(super) fn observe(&mut self, view: &CopyObservation) {
         if self.fixed {
             return;
         }
@@ -263,7 +263,7 @@ impl StreamCount {
         }
         self.conditions = view.conditions();
         self.answer_first_losses(view);
-        if self.opens(view) {
+        if self.is_opening(view) {
             self.window = None;
             return;
         }
@@ -273,7 +273,7 @@ impl StreamCount {
             }
             return;
         };
-        window.look(view);
+        window.observe(view);
         let Some(seen) = window.close(view, self.trial.is_some(), self.rate_before) else {
             return;
         };
@@ -288,7 +288,7 @@ impl StreamCount {
             "a window"
         );
         self.losses.add(&seen);
-        self.doubt_memory(view, &seen);
+        self.drop_unneeded_memory(view, &seen);
         self.decide(view, &seen);
         self.rate_before = Some(seen.rate);
     }
@@ -296,58 +296,58 @@ impl StreamCount {
     /// Chooses the number for the start, as soon as it is known whether the path is long. Streams
     /// take two round trips to open. Over a long path they therefore open alongside the first one,
     /// and are established when the size of the copy is known.
-    fn begin(&mut self, view: &View) {
+    fn begin(&mut self, view: &CopyObservation) {
         if self.started {
             return;
         }
         let is_far = match view.rtt.is_zero() {
-            true => view.is_unopened && view.now >= FAR_IF_NOT_OPEN_AFTER,
+            true => view.is_unopened && view.now >= FAR_PATH_OPEN_TIME,
             false => view.rtt >= SEVERAL_FROM_RTT,
         };
         if !is_far {
             self.started = !view.rtt.is_zero() && view.left >= SEVERAL_NEAR_FROM_BYTES;
             if self.started {
-                self.want(STREAMS_AT_START_NEAR.max(self.wanted), view);
+                self.set_target(STREAMS_AT_START_NEAR.max(self.wanted), view);
             }
         } else if view.left >= SEVERAL_FROM_BYTES {
             // With small windows, the number may increase once the round-trip time is known.
             self.started = !view.rtt.is_zero();
-            let wanted = self.at_start(view).max(self.wanted);
-            self.want(wanted, view);
+            let wanted = self.initial_number(view).max(self.wanted);
+            self.set_target(wanted, view);
         } else if view.is_size_unknown {
-            let streams = match view.is_unopened && view.now >= LONG_IF_NOT_OPEN_AFTER {
+            let streams = match view.is_unopened && view.now >= LONG_PATH_OPEN_TIME {
                 true => STREAMS_AT_START_LARGE,
                 false => STREAMS_AT_START,
             };
-            self.want(streams.max(self.wanted), view);
+            self.set_target(streams.max(self.wanted), view);
         }
     }
 
     /// Answers losses during slow start. If no queue stands yet, they show within a round trip that
     /// the path has random losses. Waiting until they are the limit would cost a short copy half
     /// its time.
-    fn answer_first_losses(&mut self, view: &View) {
+    fn answer_first_losses(&mut self, view: &CopyObservation) {
         let begun = self.slow_start.get_or_insert_with(|| Window::open(view));
-        begun.look(view);
+        begun.observe(view);
         if self.answered_first_losses || !self.started || !begun.lost_without_queue(view) {
             return;
         }
         self.answered_first_losses = true;
         let next = self
             .wanted
-            .saturating_mul(MAX_GROWTH)
+            .saturating_mul(MAX_STEP_FACTOR)
             .min(MAX_STREAMS_AT_FIRST_LOSSES)
             .min(self.bounded_by_work(view, BYTES_PER_NEW_STREAM));
         if next > self.wanted {
             self.judged = true;
-            self.want(next, view);
+            self.set_target(next, view);
         }
     }
 
     /// Returns the number of streams to begin with.
-    fn at_start(&mut self, view: &View) -> usize {
+    fn initial_number(&mut self, view: &CopyObservation) -> usize {
         let by_windows = view.largest_window.map_or(0, |window| {
-            response::streams_for(RATE_AT_START, view.carried_by(window))
+            response::streams_for(RATE_AT_START_BPS, view.rate_with_window(window))
         });
         let by_size = if view.left < LARGE_FROM_BYTES {
             STREAMS_AT_START
@@ -356,7 +356,7 @@ impl StreamCount {
         };
         let bound = self.bounded_by_work(view, BYTES_PER_STREAM_AT_START);
         let number = by_windows.clamp(by_size, MAX_STREAMS_AT_START).min(bound);
-        let agrees = |learned: &LearnedStreams| learned.conditions.agree(&view.conditions());
+        let agrees = |learned: &LearnedStreams| learned.conditions.agrees_with(&view.conditions());
         match self.remembered.filter(agrees) {
             Some(learned) if learned.streams as usize > number => {
                 self.without_memory = learned.conditions.is_lossy().then_some(number);
@@ -368,20 +368,20 @@ impl StreamCount {
 
     /// Gives up remembered streams beyond those of a copy without memory, if the first window shows
     /// no losses. They were learned under losses.
-    fn doubt_memory(&mut self, view: &View, seen: &Seen) {
+    fn drop_unneeded_memory(&mut self, view: &CopyObservation, seen: &WindowResult) {
         let needs_them = seen.has_lost || seen.limit.is_some_and(is_per_stream);
         if let Some(number) = self.without_memory.take().filter(|_| !needs_them) {
-            self.want(number.min(self.wanted), view);
+            self.set_target(number.min(self.wanted), view);
         }
     }
 
     /// Returns the maximum number of streams that all have enough to carry.
-    fn bounded_by_work(&self, view: &View, bytes_per_stream: u64) -> usize {
+    fn bounded_by_work(&self, view: &CopyObservation, bytes_per_stream: u64) -> usize {
         let by_work = usize::try_from(view.left / bytes_per_stream).unwrap_or(usize::MAX);
         by_work.clamp(self.least, self.most)
     }
 
-    fn want(&mut self, streams: usize, view: &View) {
+    fn set_target(&mut self, streams: usize, view: &CopyObservation) {
         let streams = streams.clamp(self.least, self.most);
         if streams > self.wanted {
             self.opening = Some((view.now, None));
@@ -390,12 +390,12 @@ impl StreamCount {
     }
 
     /// Returns true if new streams are still opening or in slow start.
-    fn opens(&mut self, view: &View) -> bool {
+    fn is_opening(&mut self, view: &CopyObservation) -> bool {
         let Some((since, all_open)) = self.opening else {
             return false;
         };
         let late = view.now.saturating_sub(since)
-            > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
+            > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_TO_GROW_RTTS));
         let open = all_open.or((view.open >= self.wanted || late).then_some(view.now));
         self.opening = Some((since, open));
         // At the start there is no earlier measurement to compare with, so the streams'
@@ -413,14 +413,14 @@ impl StreamCount {
         opens
     }
 
-    fn decide(&mut self, view: &View, seen: &Seen) {
+    fn decide(&mut self, view: &CopyObservation, seen: &WindowResult) {
         let rate = seen.rate;
         let dropped = self.overflow.judge(seen, view);
-        if dropped == Dropped::StandingQueue {
+        if dropped == DropCause::StandingQueue {
             return self.retire_at_overflow(view, rate);
         }
         let limit = match seen.limit {
-            Some(Limit::Loss | Limit::Growing) if dropped == Dropped::Queue => None,
+            Some(Limit::Loss | Limit::Growing) if dropped == DropCause::Queue => None,
             // The path has carried more before, and no queue stands.
             Some(Limit::Path)
                 if seen.has_lost && !view.has_queue() && self.fills_path(rate) == Some(false) =>
@@ -445,47 +445,47 @@ impl StreamCount {
         };
         self.judged |= matches!(limit, Some(Limit::Path)) || limit.is_some_and(is_per_stream);
         if let Some(trial) = &mut self.trial
-            && rate < PAID_FACTOR * trial.rate
+            && rate < MIN_STEP_GAIN * trial.rate
         {
             if trial.windows_left > 1 {
                 trial.windows_left -= 1;
                 return;
             }
-            self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
+            self.grow_after = view.now.saturating_add(GROW_PAUSE);
             self.unpaid_from = trial.streams;
             // Streams that lose packets or wait for windows harm no other flow unless a queue
             // stands, which is handled below.
             if !is_per_stream(trial.limit) {
                 let before = trial.streams;
                 self.trial = None;
-                return self.want(before, view);
+                return self.set_target(before, view);
             }
         }
         self.trial = None;
         match limit {
-            Some(Limit::Loss) if !self.losses_cut(rate) => {}
+            Some(Limit::Loss) if !self.is_limited_by_losses(rate) => {}
             Some(limit) if is_per_stream(limit) => {
-                let factor = MAX_GROWTH;
+                let factor = MAX_STEP_FACTOR;
                 self.grow(view, limit, rate, factor);
             }
             // Slow start ended before the path was full, for example because HyStart mistook a
             // delay for a queue. Windows then grow slowly, and a new stream fills the rest by its
             // own slow start.
             Some(Limit::Growing) if seen.is_steady => {
-                self.grow(view, Limit::Growing, rate, TRIAL_GROWTH);
+                self.grow(view, Limit::Growing, rate, TRIAL_STEP_FACTOR);
             }
             // One stream is read, hashed and encrypted in turn. Another one may have a processor of
             // its own.
             Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
-                self.grow(view, limit, rate, TRIAL_GROWTH);
+                self.grow(view, limit, rate, TRIAL_STEP_FACTOR);
             }
             Some(Limit::Path) if view.may_have_queue() => self.retire(view, rate),
             _ => {}
         }
     }
 
-    fn grow(&mut self, view: &View, limit: Limit, rate: f64, factor: usize) {
-        let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
+    fn grow(&mut self, view: &CopyObservation, limit: Limit, rate: f64, factor: usize) {
+        let min_left = MIN_LEFT_TO_GROW.max(view.rtt.saturating_mul(MIN_LEFT_TO_GROW_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
         let loses_for_long = limit == Limit::Loss && self.loss_windows >= MIN_LOSS_WINDOWS;
         // A step that gained nothing says nothing about fewer streams than it began with. A queue
@@ -496,10 +496,10 @@ impl StreamCount {
         // The queue may have stood only after the streams that filled it had slowed down. The path
         // can carry the peak rate.
         let full_rate = self.full_rate.map(|full| full.max(self.peak_rate));
-        if waits || soon_over || full_rate.is_some_and(|full| rate >= FULL_PART * full) {
+        if waits || soon_over || full_rate.is_some_and(|full| rate >= FULL_RATE_RATIO * full) {
             return;
         }
-        let each = self.losses.carried_by_one(view);
+        let each = self.losses.rate_of_one_stream(view);
         let next = self.wanted.saturating_mul(factor);
         let next = full_rate.map_or(next, |full| {
             // There are too few losses to tell, so each stream is assumed to keep its rate.
@@ -517,19 +517,19 @@ impl StreamCount {
         let lasting = each
             .filter(|_| limit == Limit::Loss)
             .map(|each| each * self.wanted as f64);
-        self.trial = Some(Trial {
+        self.trial = Some(StepTrial {
             streams: self.wanted,
             rate: lasting.map_or(rate, |lasting| lasting.min(rate)),
             windows_left: TRIAL_WINDOWS,
             limit,
         });
-        self.want(next, view);
+        self.set_target(next, view);
     }
 
     /// Returns true if losses limit the copy to `rate`. Losses that end slow start behind a full
     /// queue do not, and are known before the queue is.
-    fn losses_cut(&self, rate: f64) -> bool {
-        rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
+    fn is_limited_by_losses(&self, rate: f64) -> bool {
+        rate < FULL_RATE_RATIO * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
     }
 
     /// Notes that the path is full at `rate`.
@@ -539,11 +539,11 @@ impl StreamCount {
 
     /// Returns true if `rate` is about the capacity of the path, or `None` if that is unknown.
     fn fills_path(&self, rate: f64) -> Option<bool> {
-        self.full_rate.map(|full| rate >= FULL_PART * full)
+        self.full_rate.map(|full| rate >= FULL_RATE_RATIO * full)
     }
 
     /// Retires streams at a standing queue.
-    fn retire(&mut self, view: &View, rate: f64) {
+    fn retire(&mut self, view: &CopyObservation, rate: f64) {
         let Some(least) = self.least_at_queue(view, rate) else {
             return;
         };
@@ -559,48 +559,51 @@ impl StreamCount {
         let (next, (stands, rtts)) = if filling < self.wanted {
             (
                 filling.max(self.wanted / 2),
-                (QUEUE_STANDS, QUEUE_STANDS_RTTS),
+                (MIN_QUEUE_TIME, MIN_QUEUE_RTTS),
             )
         } else if view.can_spare_least() {
-            (self.wanted - 1, (QUEUE_STANDS, QUEUE_STANDS_RTTS))
+            (self.wanted - 1, (MIN_QUEUE_TIME, MIN_QUEUE_RTTS))
         } else {
             (
                 self.wanted - 1,
-                (SHORT_QUEUE_STANDS, SHORT_QUEUE_STANDS_RTTS),
+                (MIN_SHORT_QUEUE_TIME, MIN_SHORT_QUEUE_RTTS),
             )
         };
         if self.queue_stood < stands.max(view.rtt.saturating_mul(rtts)) {
             return;
         }
         self.queue_stood = Duration::ZERO;
-        self.grow_after_queue = view.now.saturating_add(GROW_AGAIN_AFTER);
+        self.grow_after_queue = view.now.saturating_add(GROW_PAUSE);
         // Earlier random losses will need their number of streams again as soon as the queue is
         // gone.
-        let each = self.losses.carried_by_one(view);
+        let each = self.losses.rate_of_one_stream(view);
         let by_losses = each.map_or(0, |each| response::streams_for(rate, each));
         let next = next.max(least).max(by_losses.min(self.wanted));
-        self.want(next, view);
+        self.set_target(next, view);
     }
 
     /// Halves the number of streams at an overflowing queue; these still fill the path.
-    fn retire_at_overflow(&mut self, view: &View, rate: f64) {
+    fn retire_at_overflow(&mut self, view: &CopyObservation, rate: f64) {
         self.judged = true;
         self.trial = None;
         self.note_full(rate);
         // The losses so far were due to the queue.
-        (self.losses, self.loss_windows) = (Losses::default(), 0);
+        (self.losses, self.loss_windows) = (RandomLosses::default(), 0);
         let Some(least) = self.least_at_queue(view, rate) else {
             return;
         };
-        self.grow_after_queue = view.now.saturating_add(GROW_AGAIN_AFTER);
-        self.want((self.wanted / 2).max(least), view);
+        self.grow_after_queue = view.now.saturating_add(GROW_PAUSE);
+        self.set_target((self.wanted / 2).max(least), view);
     }
 
     /// Returns the minimum number of streams at a queue. Returns `None` if there are no more than
     /// that, or the copy is soon over.
-    fn least_at_queue(&self, view: &View, rate: f64) -> Option<usize> {
-        let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
-        let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
+    fn least_at_queue(&self, view: &CopyObservation, rate: f64) -> Option<usize> {
+        let least = self
+            .least
+            .saturating_mul(MIN_STREAMS_AT_A_QUEUE)
+            .min(self.most);
+        let soon_over = view.left as f64 <= rate * MIN_LEFT_TO_RETIRE.as_secs_f64();
         (self.wanted > least && !soon_over).then_some(least)
     }
 }

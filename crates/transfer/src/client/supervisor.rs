@@ -26,12 +26,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::slot::{Slot, SlotState};
-use super::attempt::{Attempt, Closing, Ended};
-use super::joining::Joining;
-use super::patience::Outlook;
-use super::steering::Steering;
+use super::attempt::{AttemptEnd, ClosingStream, StreamAttempt};
+use super::joining::JoinPolicy;
+use super::patience::OutageState;
+use super::steering::RouteSteering;
 use super::stream_count::StreamCount;
-use super::{Client, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, Run, Side};
+use super::{Client, ClientRole, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, RunState};
 use crate::error::Error;
 
 /// Maximum number of streams that are lost before the server has accepted any. The server may crash
@@ -40,16 +40,16 @@ const MAX_UNACCEPTED_LOSSES: u32 = 10;
 
 pub(super) struct Supervisor<'a, C> {
     client: &'a Client<C>,
-    run: &'a mut Run,
+    run: &'a mut RunState,
     routes: Vec<String>,
     /// Routes in use, if these may change.
     plan: Option<watch::Receiver<RoutePlan>>,
-    steering: Option<Steering>,
+    steering: Option<RouteSteering>,
     /// True if routes other than the direct one are worth opening, and the logic that decides it.
     spreads: bool,
-    joining: Joining,
-    side: Side,
-    tasks: JoinSet<Ended>,
+    joining: JoinPolicy,
+    side: ClientRole,
+    tasks: JoinSet<AttemptEnd>,
     slots: Vec<Slot>,
     /// Number of open streams.
     open: watch::Sender<u32>,
@@ -63,13 +63,13 @@ pub(super) struct Supervisor<'a, C> {
     accepted: bool,
     /// Number of streams that were lost before the server had accepted any.
     unaccepted_losses: u32,
-    outlook: Outlook,
+    outlook: OutageState,
     /// Waiting time at the last observation, if the observer was told that the copy waits.
     reported_wait: Option<Duration>,
     next_outlook: Instant,
     without_stream_since: Option<Instant>,
     /// Streams that saw the end of the copy and are closing.
-    finished: Vec<Closing>,
+    finished: Vec<ClosingStream>,
     last_error: Option<Error>,
     begun: Instant,
     count: StreamCount,
@@ -83,22 +83,22 @@ pub(super) struct Supervisor<'a, C> {
 impl<'a, C: Connector> Supervisor<'a, C> {
     pub(super) fn new(
         client: &'a Client<C>,
-        run: &'a mut Run,
+        run: &'a mut RunState,
         routes: Vec<String>,
-        side: Side,
+        side: ClientRole,
         count: StreamCount,
     ) -> Self {
         let now = Instant::now();
         let plan = client.connector.plan();
-        let ever_open = run.patience.has_stood();
+        let ever_open = run.patience.was_established();
         Self {
             client,
             run,
             routes,
-            steering: plan.as_ref().map(|_| Steering::default()),
+            steering: plan.as_ref().map(|_| RouteSteering::default()),
             plan,
             spreads: false,
-            joining: Joining::default(),
+            joining: JoinPolicy::default(),
             side,
             tasks: JoinSet::new(),
             slots: Vec::new(),
@@ -108,7 +108,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             ever_open,
             accepted: false,
             unaccepted_losses: 0,
-            outlook: Outlook::Opening,
+            outlook: OutageState::Opening,
             reported_wait: None,
             next_outlook: now,
             without_stream_since: None,
@@ -132,21 +132,21 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         let mut leaving = self.leaving.subscribe();
         let mut accepted = self.client.progress.max_streams();
         loop {
-            if self.over() {
+            if self.is_over() {
                 self.report_silence(None);
                 return Ok(self.wind_down().await);
             }
             let allowed = *accepted.borrow_and_update();
             self.accepted = allowed.is_some();
             if let Some(allowed) = allowed {
-                self.count.at_most(allowed);
+                self.count.lower_maximum(allowed);
             }
-            self.look_for_outage();
-            if let Outlook::Lost(outage) = self.outlook {
-                return Err(self.lose_patience(outage));
+            self.check_outage();
+            if let OutageState::Lost(outage) = self.outlook {
+                return Err(self.outage_error(outage));
             }
             self.follow_plan();
-            self.look();
+            self.observe();
             self.steer();
             self.resize();
             self.start_due();
@@ -155,7 +155,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 self.without_stream_since = None;
             } else {
                 self.without_stream_since.get_or_insert_with(Instant::now);
-                if self.hopeless() {
+                if self.is_hopeless() {
                     return Err(self.give_up());
                 }
             }
@@ -171,15 +171,15 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                             return Err(Error::StreamsLost(why.into()));
                         }
                     };
-                    self.ended(ended)?;
+                    self.handle_end(ended)?;
                 }
                 // `self` holds the sender, so it cannot be gone.
                 _ = opened.changed() => self.next_look = Instant::now(),
                 // `self` holds the sender, so it cannot be gone.
                 _ = leaving.changed() => {}
                 _ = accepted.changed() => {}
-                () = changed(&mut self.plan) => {}
-                () = concluded(&self.side) => {}
+                () = plan_changed(&mut self.plan) => {}
+                () = pull_concluded(&self.side) => {}
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
             }
         }
@@ -199,7 +199,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         let look = looks.then_some(self.next_look);
         let alone = self
             .without_stream_since
-            .filter(|_| !self.run.patience.has_stood())
+            .filter(|_| !self.run.patience.was_established())
             .map(|since| since + OPEN_TIMEOUT)
             .filter(|at| *at > Instant::now());
         let outlook = Some(self.next_outlook);
@@ -219,7 +219,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             };
             slot.stream = SlotState::Running;
             slot.attempts += 1;
-            let attempt = Attempt {
+            let attempt = StreamAttempt {
                 connector: self.client.connector.clone(),
                 route: slot.route,
                 route_name: self.routes.get(slot.route).cloned().unwrap_or_default(),
@@ -235,24 +235,24 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
         match &self.side {
-            Side::Push(queue) => queue.conclusion() == Some(true),
-            Side::Pull(receiver) => receiver.conclusion().is_some(),
+            ClientRole::Push(queue) => queue.conclusion() == Some(true),
+            ClientRole::Pull(receiver) => receiver.conclusion().is_some(),
         }
     }
 
     /// Returns true if no stream is running and none is due.
-    fn none_left(&self) -> bool {
+    fn has_no_stream_left(&self) -> bool {
         self.slots
             .iter()
             .all(|slot| !slot.is_running() && slot.due().is_none())
     }
 
     /// Returns true if no stream is running and none can be expected.
-    fn hopeless(&self) -> bool {
-        let none_left = self.none_left();
-        if self.run.patience.has_stood() {
+    fn is_hopeless(&self) -> bool {
+        let none_left = self.has_no_stream_left();
+        if self.run.patience.was_established() {
             return none_left && !self.awaits_routes();
         }
         let too_long = self
@@ -282,7 +282,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
 }
 
 /// Waits until the plan has changed. Never resolves without a plan.
-async fn changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
+async fn plan_changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
     if let Some(followed) = plan {
         if followed.changed().await.is_ok() {
             return;
@@ -294,9 +294,9 @@ async fn changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
 }
 
 /// Waits until a pull has received everything. A push needs no such signal, as its streams end.
-async fn concluded(side: &Side) {
+async fn pull_concluded(side: &ClientRole) {
     match side {
-        Side::Pull(receiver) => receiver.concluded().await,
-        Side::Push(_) => std::future::pending().await,
+        ClientRole::Pull(receiver) => receiver.wait_concluded().await,
+        ClientRole::Push(_) => std::future::pending().await,
     }
 }

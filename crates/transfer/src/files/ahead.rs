@@ -10,28 +10,31 @@
 use std::collections::VecDeque;
 
 use super::MAX_ENTRIES_PER_PAGE;
-use super::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
+use super::message::{FilesFailureKind, FilesRequest, FilesResponse, PathBytes};
 
 /// Maximum number of prefetched pages. A page has half a megabyte, so these fill 300 Mbit/s over
 /// 100 ms.
-const MAX_AHEAD: usize = 8;
+const MAX_PREFETCHED_PAGES: usize = 8;
 
 /// Channel that carries file requests and their responses, in the same order.
-pub trait Channel {
+pub trait FilesChannel {
     /// Error that ends the channel.
     type Error;
 
     /// Sends these requests, without waiting for responses. An error may be reported by the next
     /// [`Channel::receive`] instead.
-    fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    fn send(
+        &mut self,
+        asks: &[FilesRequest],
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Receives the next response. Messages that respond to no request are skipped.
-    fn receive(&mut self) -> impl Future<Output = Result<FilesAnswer, Self::Error>> + Send;
+    fn receive(&mut self) -> impl Future<Output = Result<FilesResponse, Self::Error>> + Send;
 }
 
 /// Prefetch state of one channel. Only [`Ahead::ask_over`] does I/O.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct PagePrefetch {
     /// Directory whose pages are prefetched, and the name behind which the next one begins. `None`
     /// after its end.
     listing: Option<(PathBytes, PathBytes)>,
@@ -45,43 +48,43 @@ pub struct Ahead {
 
 /// Actions for one request.
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct PrefetchStep {
     /// Requests to send now, in this order.
-    say: Vec<FilesAsk>,
+    say: Vec<FilesRequest>,
     /// Number of responses to receive first and discard.
     discard: usize,
     /// True if the response after those belongs to a prefetch request.
     is_ahead: bool,
 }
 
-impl Ahead {
+impl PagePrefetch {
     /// Sends a request on `channel` and receives its response. After an error, or if this is
     /// dropped before it is done, the channel must not be used any more.
     ///
     /// # Errors
     /// Those of the channel.
-    pub async fn ask_over<C: Channel>(
+    pub async fn ask_over<C: FilesChannel>(
         &mut self,
         channel: &mut C,
-        ask: &FilesAsk,
-    ) -> Result<FilesAnswer, C::Error> {
+        ask: &FilesRequest,
+    ) -> Result<FilesResponse, C::Error> {
         loop {
             let step = self.step(ask);
-            channel.say(&step.say).await?;
+            channel.send(&step.say).await?;
             for _ in 0..step.discard {
                 channel.receive().await?;
             }
             let answer = channel.receive().await?;
-            if !self.is_to_be_asked_anew(&step, &answer) {
+            if !self.must_repeat(&step, &answer) {
                 self.received(ask, &answer);
                 return Ok(answer);
             }
         }
     }
 
-    fn step(&mut self, ask: &FilesAsk) -> Step {
+    fn step(&mut self, ask: &FilesRequest) -> PrefetchStep {
         let page = match ask {
-            FilesAsk::Look {
+            FilesRequest::Look {
                 path,
                 list: true,
                 after,
@@ -95,7 +98,7 @@ impl Ahead {
                 && self.under_way.front().is_some_and(|&most| most <= limit)
         };
         let is_ahead = page.is_some_and(follows);
-        let mut step = Step {
+        let mut step = PrefetchStep {
             say: Vec::new(),
             discard: 0,
             is_ahead,
@@ -113,9 +116,9 @@ impl Ahead {
             && !self.is_unknown
         {
             let limit = limit.min(MAX_ENTRIES_PER_PAGE as u32);
-            while self.under_way.len() < (1 + self.taken).min(MAX_AHEAD) {
+            while self.under_way.len() < (1 + self.taken).min(MAX_PREFETCHED_PAGES) {
                 self.under_way.push_back(limit);
-                step.say.push(FilesAsk::More { limit: Some(limit) });
+                step.say.push(FilesRequest::More { limit: Some(limit) });
             }
         }
         step
@@ -123,10 +126,10 @@ impl Ahead {
 
     /// Returns true if the request must be repeated, because a server of an earlier release did not
     /// know the prefetch request (LH-FILES-1).
-    fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
+    fn must_repeat(&mut self, step: &PrefetchStep, answer: &FilesResponse) -> bool {
         let is_unknown = matches!(
             answer,
-            FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood
+            FilesResponse::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood
         );
         if step.is_ahead && is_unknown {
             self.is_unknown = true;
@@ -136,13 +139,13 @@ impl Ahead {
         false
     }
 
-    fn received(&mut self, ask: &FilesAsk, answer: &FilesAnswer) {
+    fn received(&mut self, ask: &FilesRequest, answer: &FilesResponse) {
         self.listing = match (ask, answer) {
             (
-                FilesAsk::Look {
+                FilesRequest::Look {
                     path, list: true, ..
                 },
-                FilesAnswer::Entries {
+                FilesResponse::Entries {
                     next: Some(next), ..
                 },
             ) => Some((path.clone(), next.clone())),
@@ -155,17 +158,17 @@ impl Ahead {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::message::{Entry, EntryKind, FilesFailure};
+    use super::super::message::{EntryKind, FilesFailure, ListingEntry};
     use super::*;
 
     /// A server of directories whose names have two bytes. It answers in order, and each response
     /// identifies its request.
     #[derive(Default)]
-    struct Server {
+    struct SimulatedServer {
         /// Number of names in each of the directories `a` and `b`.
         names: [u16; 2],
         knows_more: bool,
-        asked: VecDeque<FilesAsk>,
+        asked: VecDeque<FilesRequest>,
         /// Position from which a request for the next page continues.
         listing: Option<(PathBytes, PathBytes)>,
         /// Maximum number of requests that waited at a time.
@@ -176,7 +179,7 @@ mod tests {
         received_since: bool,
     }
 
-    impl Server {
+    impl SimulatedServer {
         fn new(names: [u16; 2], knows_more: bool) -> Self {
             Self {
                 names,
@@ -191,13 +194,13 @@ mod tests {
             path: &PathBytes,
             after: Option<&PathBytes>,
             limit: Option<u32>,
-        ) -> FilesAnswer {
+        ) -> FilesResponse {
             let count = self.names[usize::from(path.0 == b"b")];
             let from = after.map_or(0, |after| u16::from_be_bytes([after.0[0], after.0[1]]) + 1);
             let most = limit.unwrap_or(u32::MAX).clamp(1, 5) as u16;
             let to = count.min(from.saturating_add(most));
             let name = |n: u16| PathBytes(n.to_be_bytes().to_vec());
-            let entries = (from..to).map(|n| Entry {
+            let entries = (from..to).map(|n| ListingEntry {
                 name: name(n),
                 kind: EntryKind::File,
                 size: path.0[0].into(),
@@ -207,17 +210,17 @@ mod tests {
             });
             let next = (to < count).then(|| name(to - 1));
             self.listing = next.clone().map(|next| (path.clone(), next));
-            FilesAnswer::Entries {
+            FilesResponse::Entries {
                 entries: entries.collect(),
                 next,
             }
         }
     }
 
-    impl Channel for Server {
+    impl FilesChannel for SimulatedServer {
         type Error = std::convert::Infallible;
 
-        async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Self::Error> {
+        async fn send(&mut self, asks: &[FilesRequest]) -> Result<(), Self::Error> {
             if !asks.is_empty() {
                 self.turns += usize::from(std::mem::take(&mut self.received_since));
             }
@@ -227,29 +230,29 @@ mod tests {
             Ok(())
         }
 
-        async fn receive(&mut self) -> Result<FilesAnswer, Self::Error> {
+        async fn receive(&mut self) -> Result<FilesResponse, Self::Error> {
             self.received_since = true;
             Ok(match self.asked.pop_front().unwrap() {
-                FilesAsk::Look {
+                FilesRequest::Look {
                     path, after, limit, ..
                 } => self.look(&path, after.as_ref(), limit),
-                FilesAsk::More { .. } if !self.knows_more => FilesAnswer::Failed(
+                FilesRequest::More { .. } if !self.knows_more => FilesResponse::Failed(
                     FilesFailure::new(FilesFailureKind::NotUnderstood, &PathBytes::default()),
                 ),
-                FilesAsk::More { limit } => match self.listing.take() {
+                FilesRequest::More { limit } => match self.listing.take() {
                     Some((path, after)) => self.look(&path, Some(&after), limit),
-                    None => FilesAnswer::Entries {
+                    None => FilesResponse::Entries {
                         entries: Vec::new(),
                         next: None,
                     },
                 },
-                _ => FilesAnswer::Changed,
+                _ => FilesResponse::Changed,
             })
         }
     }
 
-    fn look(path: &str, after: Option<PathBytes>, limit: Option<u32>) -> FilesAsk {
-        FilesAsk::Look {
+    fn look(path: &str, after: Option<PathBytes>, limit: Option<u32>) -> FilesRequest {
+        FilesRequest::Look {
             path: PathBytes(path.into()),
             list: true,
             after,
@@ -257,8 +260,12 @@ mod tests {
         }
     }
 
-    fn ask(ahead: &mut Ahead, server: &mut Server, ask: &FilesAsk) -> FilesAnswer {
-        longhaul_proto::fuzzing::ready(ahead.ask_over(server, ask)).unwrap()
+    fn ask(
+        ahead: &mut PagePrefetch,
+        server: &mut SimulatedServer,
+        ask: &FilesRequest,
+    ) -> FilesResponse {
+        longhaul_proto::fuzzing::expect_ready(ahead.ask_over(server, ask)).unwrap()
     }
 
     proptest! {
@@ -272,8 +279,8 @@ mod tests {
             // this size.
             asked in prop::collection::vec((0u8..8, prop::option::of(0u32..7)), 1..60),
         ) {
-            let (mut ahead, mut server) = (Ahead::default(), Server::new(names, knows_more));
-            let mut plain = Server::new(names, true);
+            let (mut ahead, mut server) = (PagePrefetch::default(), SimulatedServer::new(names, knows_more));
+            let mut plain = SimulatedServer::new(names, true);
             let (mut path, mut after) = ("a", None);
             for (what, limit) in asked {
                 match what {
@@ -283,26 +290,26 @@ mod tests {
                         ask(
                             &mut ahead,
                             &mut server,
-                            &FilesAsk::Remove { path: PathBytes::default(), recursive: false },
+                            &FilesRequest::Remove { path: PathBytes::default(), recursive: false },
                         ),
-                        FilesAnswer::Changed
+                        FilesResponse::Changed
                     ),
                     _ => {}
                 }
                 let answer = ask(&mut ahead, &mut server, &look(path, after.clone(), limit));
-                let FilesAnswer::Entries { entries, next } = answer else { panic!("{answer:?}") };
+                let FilesResponse::Entries { entries, next } = answer else { panic!("{answer:?}") };
                 // A page may be shorter than requested, and then another one follows.
                 let most = limit.map_or(5, |limit| limit.max(1));
                 prop_assert!(entries.len() <= most as usize);
                 prop_assert!(next.is_none() || !entries.is_empty());
-                let FilesAnswer::Entries { entries: expected, next: after_expected } =
+                let FilesResponse::Entries { entries: expected, next: after_expected } =
                     plain.look(&PathBytes(path.into()), after.as_ref(), Some(entries.len() as u32))
                 else { unreachable!() };
                 if !entries.is_empty() {
                     prop_assert_eq!(&entries, &expected);
                     prop_assert_eq!(&next, &after_expected);
                 }
-                prop_assert!(server.asked.len() <= MAX_AHEAD);
+                prop_assert!(server.asked.len() <= MAX_PREFETCHED_PAGES);
                 after = next;
             }
         }
@@ -310,10 +317,13 @@ mod tests {
 
     #[test]
     fn lh_files_12_prefetch_grows_with_use_and_is_bounded() {
-        let (mut ahead, mut server) = (Ahead::default(), Server::new([500, 0], true));
+        let (mut ahead, mut server) = (
+            PagePrefetch::default(),
+            SimulatedServer::new([500, 0], true),
+        );
         let (mut after, mut under_way) = (None, Vec::new());
         for _ in 0..12 {
-            let FilesAnswer::Entries { next, .. } =
+            let FilesResponse::Entries { next, .. } =
                 ask(&mut ahead, &mut server, &look("a", after, None))
             else {
                 unreachable!()
@@ -322,7 +332,7 @@ mod tests {
             under_way.push(server.asked.len());
         }
         assert_eq!(under_way, [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]);
-        assert_eq!(server.most_waiting, MAX_AHEAD + 1);
+        assert_eq!(server.most_waiting, MAX_PREFETCHED_PAGES + 1);
         // In another directory, all outstanding responses are discarded, and prefetching begins
         // again with one page.
         ask(&mut ahead, &mut server, &look("b", None, None));
@@ -331,10 +341,13 @@ mod tests {
 
     #[test]
     fn lh_files_1_older_server_is_asked_page_by_page() {
-        let (mut ahead, mut server) = (Ahead::default(), Server::new([23, 0], false));
+        let (mut ahead, mut server) = (
+            PagePrefetch::default(),
+            SimulatedServer::new([23, 0], false),
+        );
         let (mut after, mut reported) = (None, 0);
         loop {
-            let FilesAnswer::Entries { entries, next } =
+            let FilesResponse::Entries { entries, next } =
                 ask(&mut ahead, &mut server, &look("a", after, None))
             else {
                 unreachable!()

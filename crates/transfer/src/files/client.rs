@@ -8,9 +8,9 @@ use tokio::io::{ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use super::FILES_VERSION;
-use super::ahead::{Ahead, Channel};
-use super::lines::{LineError, Lines, SILENCE_TIMEOUT, write_lines};
-use super::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES};
+use super::ahead::{FilesChannel, PagePrefetch};
+use super::lines::{LineError, LineReader, SILENCE_TIMEOUT, write_lines};
+use super::message::{FilesHello, FilesRequest, FilesResponse, MAX_RESPONSE_BYTES};
 use crate::client::{Connector, close};
 use crate::error::Error;
 
@@ -41,11 +41,11 @@ pub enum FilesError {
 /// A session with a server, opened when first needed.
 pub struct FilesClient<C: Connector> {
     connector: Arc<C>,
-    session: Option<Session<C::Stream>>,
+    session: Option<FilesSession<C::Stream>>,
 }
 
-struct Session<S> {
-    lines: Lines<ReadHalf<S>>,
+struct FilesSession<S> {
+    lines: LineReader<ReadHalf<S>>,
     writer: WriteHalf<S>,
     /// First line of the client, until it has been sent.
     hello: Option<FilesHello>,
@@ -53,7 +53,7 @@ struct Session<S> {
     is_ready: bool,
     /// Error of an earlier attempt to send.
     unsaid: Option<io::Error>,
-    ahead: Ahead,
+    ahead: PagePrefetch,
 }
 
 impl<C: Connector> FilesClient<C> {
@@ -70,13 +70,13 @@ impl<C: Connector> FilesClient<C> {
     ///
     /// # Errors
     /// [`FilesError`].
-    pub async fn ask(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
+    pub async fn request(&mut self, ask: &FilesRequest) -> Result<FilesResponse, FilesError> {
         // A server closes idle sessions (LH-FILES-4), for example while a pager is open. Repeating
         // a read-only request is harmless.
-        let again = self.session.is_some() && matches!(ask, FilesAsk::Look { .. });
-        match self.ask_once(ask).await {
+        let again = self.session.is_some() && matches!(ask, FilesRequest::Look { .. });
+        match self.request_once(ask).await {
             Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
-                self.ask_once(ask).await
+                self.request_once(ask).await
             }
             answered => answered,
         }
@@ -89,12 +89,12 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    async fn ask_once(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
+    async fn request_once(&mut self, ask: &FilesRequest) -> Result<FilesResponse, FilesError> {
         // The session is kept only after the response has arrived. If the caller stops waiting, a
         // later request must not receive the earlier response.
         let mut session = match self.session.take() {
             Some(session) => session,
-            None => Session::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
+            None => FilesSession::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
         };
         let mut ahead = std::mem::take(&mut session.ahead);
         let answer = ahead.ask_over(&mut session, ask).await?;
@@ -104,17 +104,17 @@ impl<C: Connector> FilesClient<C> {
     }
 }
 
-impl<S: crate::Transport> Channel for Session<S> {
+impl<S: crate::Transport> FilesChannel for FilesSession<S> {
     type Error = FilesError;
 
-    async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), FilesError> {
+    async fn send(&mut self, asks: &[FilesRequest]) -> Result<(), FilesError> {
         // The requests follow the versions at once, so agreement costs no round trip (LH-FILES-2).
         let said = write_lines(&mut self.writer, self.hello.take().as_ref(), asks).await;
         self.unsaid = self.unsaid.take().or(said.err());
         Ok(())
     }
 
-    async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
+    async fn receive(&mut self) -> Result<FilesResponse, FilesError> {
         // Lines that a server sent before it closed are received even if nothing can be sent any
         // more.
         match self.answer().await {
@@ -124,11 +124,11 @@ impl<S: crate::Transport> Channel for Session<S> {
     }
 }
 
-impl<S: crate::Transport> Session<S> {
+impl<S: crate::Transport> FilesSession<S> {
     fn new(stream: S) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self {
-            lines: Lines::new(reader, MAX_ANSWER_BYTES),
+            lines: LineReader::new(reader, MAX_RESPONSE_BYTES),
             writer,
             hello: Some(FilesHello {
                 lowest: FILES_VERSION,
@@ -136,11 +136,11 @@ impl<S: crate::Transport> Session<S> {
             }),
             is_ready: false,
             unsaid: None,
-            ahead: Ahead::default(),
+            ahead: PagePrefetch::default(),
         }
     }
 
-    async fn answer(&mut self) -> Result<FilesAnswer, FilesError> {
+    async fn answer(&mut self) -> Result<FilesResponse, FilesError> {
         loop {
             let line = timeout(SILENCE_TIMEOUT, self.lines.next()).await;
             let line = match line.map_err(|_| FilesError::Silent)? {
@@ -154,10 +154,10 @@ impl<S: crate::Transport> Session<S> {
                 Err(error) => return Err(FilesError::Protocol(error.to_string())),
             };
             match read_answer(&line)? {
-                FilesAnswer::Ready { version } if !self.is_ready && version == FILES_VERSION => {
+                FilesResponse::Ready { version } if !self.is_ready && version == FILES_VERSION => {
                     self.is_ready = true
                 }
-                FilesAnswer::Refused {
+                FilesResponse::Refused {
                     unauthorised,
                     reason,
                 } => {
@@ -167,7 +167,7 @@ impl<S: crate::Transport> Session<S> {
                         false => FilesError::Refused(reason),
                     });
                 }
-                FilesAnswer::Ready { .. } => {
+                FilesResponse::Ready { .. } => {
                     return Err(FilesError::Protocol(
                         "it speaks a version that was not offered".into(),
                     ));
@@ -177,7 +177,7 @@ impl<S: crate::Transport> Session<S> {
                         "it answers before it has agreed on a version".into(),
                     ));
                 }
-                FilesAnswer::Working => {}
+                FilesResponse::Working => {}
                 answer => return Ok(answer),
             }
         }
@@ -185,7 +185,7 @@ impl<S: crate::Transport> Session<S> {
 }
 
 /// Parses a line as a response.
-pub(crate) fn read_answer(line: &[u8]) -> Result<FilesAnswer, FilesError> {
+pub(crate) fn read_answer(line: &[u8]) -> Result<FilesResponse, FilesError> {
     serde_json::from_slice(line).map_err(|error| {
         // The error quotes the line.
         let error: String = printable(error.to_string().as_bytes())

@@ -103,7 +103,7 @@ impl FilesFailure {
     }
 
     /// Creates a failure with a detail, which is truncated if it is too long.
-    pub fn with(kind: FilesFailureKind, path: &PathBytes, detail: &str) -> Self {
+    pub fn with_detail(kind: FilesFailureKind, path: &PathBytes, detail: &str) -> Self {
         let mut end = detail.len().min(MAX_DETAIL_BYTES);
         while !detail.is_char_boundary(end) {
             end -= 1;
@@ -115,7 +115,7 @@ impl FilesFailure {
     }
 
     /// Converts the error number of a system call.
-    pub fn of(errno: Errno, path: &PathBytes) -> Self {
+    pub fn from_errno(errno: Errno, path: &PathBytes) -> Self {
         use FilesFailureKind::*;
         let kind = match errno {
             Errno::NOENT => NotFound,
@@ -132,15 +132,15 @@ impl FilesFailure {
         };
         match kind {
             Io if matches!(errno, Errno::INVAL | Errno::ILSEQ) => {
-                Self::with(kind, path, "the file system does not allow this name")
+                Self::with_detail(kind, path, "the file system does not allow this name")
             }
-            Io | Limit => Self::with(kind, path, &std::io::Error::from(errno).to_string()),
+            Io | Limit => Self::with_detail(kind, path, &std::io::Error::from(errno).to_string()),
             _ => Self::new(kind, path),
         }
     }
 
     /// Converts a failure of the store.
-    pub(crate) fn of_store(failure: &Failure, path: &PathBytes) -> Self {
+    pub(crate) fn from_store(failure: &Failure, path: &PathBytes) -> Self {
         use FilesFailureKind::*;
         let kind = match failure.kind {
             FailureKind::NotFound | FailureKind::Vanished => NotFound,
@@ -151,12 +151,12 @@ impl FilesFailure {
             FailureKind::Limit => Limit,
             _ => Io,
         };
-        Self::with(kind, path, &failure.detail)
+        Self::with_detail(kind, path, &failure.detail)
     }
 
     /// Creates the failure of a path that is not plain.
     pub fn not_plain(error: PathError, path: &PathBytes) -> Self {
-        Self::with(FilesFailureKind::RefusedPath, path, &error.to_string())
+        Self::with_detail(FilesFailureKind::RefusedPath, path, &error.to_string())
     }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         #[test]
         fn failures_are_one_short_line(path: Vec<u8>, detail: String) {
             let path = PathBytes(path.into_iter().take(4095).collect());
-            let line = FilesFailure::with(FilesFailureKind::Io, &path, &detail).to_string();
+            let line = FilesFailure::with_detail(FilesFailureKind::Io, &path, &detail).to_string();
             prop_assert!(line.chars().all(longhaul_proto::text::is_printable));
         }
     }

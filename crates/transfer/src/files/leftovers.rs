@@ -20,7 +20,7 @@ const MIN_UNKNOWN_AGE: Duration = Duration::from_secs(3600);
 /// Returns the leftovers whose first name is behind `after`, and the name behind which there are
 /// more. Removes those that were last written at least `remove_older_than_seconds` ago, unless a
 /// copy uses them (LH-FILES-11). Blocking.
-pub(super) fn page(
+pub(super) fn leftovers_page(
     dir: &Arc<Dir>,
     after: Option<&PathBytes>,
     remove_older_than_seconds: Option<u64>,
@@ -43,7 +43,7 @@ pub(super) fn page(
             }
             _ => LeftoverOutcome::Kept,
         };
-        reported.push(of(leftover, outcome));
+        reported.push(found_leftover(leftover, outcome));
     }
     Ok((reported, next))
 }
@@ -60,7 +60,7 @@ fn is_old(leftover: &Leftover, bound: Duration) -> bool {
     leftover.age >= bound
 }
 
-fn of(leftover: Leftover, outcome: LeftoverOutcome) -> FoundLeftover {
+fn found_leftover(leftover: Leftover, outcome: LeftoverOutcome) -> FoundLeftover {
     let bytes = |name: OsString| PathBytes(name.into_vec());
     FoundLeftover {
         names: leftover.names.into_iter().map(bytes).collect(),
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     fn removed(dir: &Arc<Dir>, seconds: u64) -> Vec<LeftoverOutcome> {
-        let (reported, next) = page(dir, None, Some(seconds)).unwrap();
+        let (reported, next) = leftovers_page(dir, None, Some(seconds)).unwrap();
         assert_eq!(next, None);
         reported
             .into_iter()
@@ -126,7 +126,7 @@ mod tests {
         let dir = Arc::new(Dir::open(tmp.path()).unwrap());
         let (mut names, mut after) = (Vec::new(), None);
         loop {
-            let (reported, next) = page(&dir, after.as_ref(), None).unwrap();
+            let (reported, next) = leftovers_page(&dir, after.as_ref(), None).unwrap();
             names.extend(reported.into_iter().flat_map(|leftover| leftover.names));
             after = next;
             if after.is_none() {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Silence after which a server that owes a response is considered gone (LH-FILES-5).
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which a server reports that it is still working (LH-FILES-5).
-pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const WORKING_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
@@ -29,13 +29,13 @@ pub(crate) enum LineError {
 }
 
 /// Reader of lines.
-pub(crate) struct Lines<R> {
+pub(crate) struct LineReader<R> {
     inner: R,
     read: BytesMut,
     max_bytes: usize,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Creates a reader of lines of at most `max_bytes` each, not counting their ends.
     pub(crate) fn new(inner: R, max_bytes: usize) -> Self {
         Self {
@@ -117,8 +117,8 @@ mod tests {
 
     /// Returns all lines, and whether they ended cleanly.
     fn lines(bytes: &[u8], max: usize) -> (Vec<Vec<u8>>, bool) {
-        longhaul_proto::fuzzing::ready(async {
-            let mut reader = Lines::new(bytes, max);
+        longhaul_proto::fuzzing::expect_ready(async {
+            let mut reader = LineReader::new(bytes, max);
             let mut found = Vec::new();
             loop {
                 match reader.next().await {

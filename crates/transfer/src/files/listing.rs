@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs;
 
-use super::message::{Entry, EntryKind, FilesFailure, PathBytes};
+use super::message::{EntryKind, FilesFailure, ListingEntry, PathBytes};
 use super::tree::entry;
 use crate::path::RelPath;
 use crate::store::confine::Dir;
@@ -23,7 +23,7 @@ const MAX_PAGE_BYTES: usize = 256 << 10;
 /// Memory for the names of one pass, in bytes (LH-FILES-7).
 pub(crate) const MAX_KEPT_BYTES: usize = 4 << 20;
 /// Memory overhead of a name, in bytes.
-const BYTES_PER_NAME: usize = 48;
+const NAME_OVERHEAD_BYTES: usize = 48;
 
 /// The smallest names behind a given one, as many as fit.
 #[derive(Debug)]
@@ -55,11 +55,11 @@ impl<'a> SmallestNames<'a> {
         if self.is_cut && self.names.peek().is_some_and(|largest| name > &largest[..]) {
             return;
         }
-        self.bytes += name.len() + BYTES_PER_NAME;
+        self.bytes += name.len() + NAME_OVERHEAD_BYTES;
         self.names.push(name.to_vec());
         while self.bytes > self.max_bytes && self.names.len() > 1 {
             if let Some(largest) = self.names.pop() {
-                self.bytes -= largest.len() + BYTES_PER_NAME;
+                self.bytes -= largest.len() + NAME_OVERHEAD_BYTES;
                 self.is_cut = true;
             }
         }
@@ -68,7 +68,7 @@ impl<'a> SmallestNames<'a> {
 
 /// Names that a pass found and no page has listed yet.
 #[derive(Debug, Default)]
-struct Kept {
+struct PassNames {
     path: RelPath,
     /// Last name that was listed, or `None` before the first.
     reported: Option<Vec<u8>>,
@@ -80,21 +80,21 @@ struct Kept {
 /// Pages of directories. It remembers where the last page ended, so that the next one needs no pass
 /// of its own.
 #[derive(Debug, Default)]
-pub struct Listing(Option<Kept>);
+pub struct Listing(Option<PassNames>);
 
 impl Listing {
     /// Returns true if a page needs a pass over the directory, and the memory for it.
     pub(crate) fn needs_pass(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
-        !self.goes_on(path, after)
+        !self.continues_at(path, after)
     }
 
     /// Returns the number of bytes held.
     pub(crate) fn kept_bytes(&self) -> usize {
         let names = self.0.iter().flat_map(|kept| &kept.names);
-        names.map(|name| name.len() + BYTES_PER_NAME).sum()
+        names.map(|name| name.len() + NAME_OVERHEAD_BYTES).sum()
     }
 
-    fn goes_on(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
+    fn continues_at(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
         self.0.as_ref().is_some_and(|kept| {
             let more = !kept.names.is_empty() || !kept.is_cut;
             after.is_some() && kept.path == *path && kept.reported.as_deref() == after && more
@@ -109,10 +109,10 @@ impl Listing {
         path: &RelPath,
         after: Option<&[u8]>,
         limit: Option<u32>,
-    ) -> Result<(Vec<Entry>, Option<PathBytes>), FilesFailure> {
+    ) -> Result<(Vec<ListingEntry>, Option<PathBytes>), FilesFailure> {
         let limit = limit.map_or(MAX_ENTRIES_PER_PAGE, |limit| limit as usize);
         let limit = limit.clamp(1, MAX_ENTRIES_PER_PAGE);
-        if !self.goes_on(path, after) {
+        if !self.continues_at(path, after) {
             self.0 = None;
             self.0 = Some(pass(dir, path, after)?);
         }
@@ -123,7 +123,7 @@ impl Listing {
                 break;
             };
             // An entry that vanished since the pass is skipped.
-            if let Some(entry) = look(dir, &name) {
+            if let Some(entry) = stat_entry(dir, &name) {
                 bytes += name.len() + entry.target.as_ref().map_or(0, |target| target.0.len());
                 entries.push(entry);
             }
@@ -138,8 +138,8 @@ impl Listing {
     }
 }
 
-fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFailure> {
-    let failed = |errno| FilesFailure::of(errno, &PathBytes(path.as_bytes().to_vec()));
+fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<PassNames, FilesFailure> {
+    let failed = |errno| FilesFailure::from_errno(errno, &PathBytes(path.as_bytes().to_vec()));
     let mut smallest = SmallestNames::new(after, MAX_KEPT_BYTES);
     for found in dir.entries().map_err(failed)? {
         let found = found.map_err(failed)?;
@@ -149,7 +149,7 @@ fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFa
         }
     }
     let is_cut = smallest.is_cut;
-    Ok(Kept {
+    Ok(PassNames {
         path: path.clone(),
         reported: after.map(<[u8]>::to_vec),
         names: smallest.names.into_sorted_vec().into(),
@@ -157,7 +157,7 @@ fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFa
     })
 }
 
-fn look(dir: &Dir, name: &[u8]) -> Option<Entry> {
+fn stat_entry(dir: &Dir, name: &[u8]) -> Option<ListingEntry> {
     let stat = dir.stat_name(OsStr::from_bytes(name)).ok()?;
     let mut found = entry(PathBytes(name.to_vec()), &stat);
     if found.kind == EntryKind::Symlink {
@@ -193,7 +193,7 @@ mod tests {
                 let mut smallest = SmallestNames::new(after.as_deref(), room);
                 for name in &order {
                     smallest.offer(name.as_bytes());
-                    prop_assert!(smallest.bytes <= room.max(BYTES_PER_NAME + 4));
+                    prop_assert!(smallest.bytes <= room.max(NAME_OVERHEAD_BYTES + 4));
                 }
                 let is_cut = smallest.is_cut;
                 reported.extend(smallest.names.into_sorted_vec());

@@ -11,9 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use super::failure::{FilesFailure, FilesFailureKind};
 
 /// Maximum length of a request line, in bytes. Two paths and a name take 12 KiB (LH-FILES-3).
-pub const MAX_ASK_BYTES: usize = 32 << 10;
+pub const MAX_REQUEST_BYTES: usize = 32 << 10;
 /// Maximum length of a response line, in bytes (LH-FILES-3).
-pub const MAX_ANSWER_BYTES: usize = 1 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 /// The first line of a client (LH-FILES-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ pub struct FilesHello {
 /// plain, beneath its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
-pub enum FilesAsk {
+pub enum FilesRequest {
     /// Describe an entry or list a directory. Answered by [`FilesAnswer::Entries`].
     Look {
         /// Path of the entry.
@@ -88,7 +88,7 @@ pub enum FilesAsk {
 /// A response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
-pub enum FilesAnswer {
+pub enum FilesResponse {
     /// The first line of a server: the version that both speak.
     Ready {
         /// The version.
@@ -106,7 +106,7 @@ pub enum FilesAnswer {
     /// Entries that exist.
     Entries {
         /// Entries in the byte order of their names.
-        entries: Vec<Entry>,
+        entries: Vec<ListingEntry>,
         /// If set, there are more entries behind this name.
         next: Option<PathBytes>,
     },
@@ -125,7 +125,7 @@ pub enum FilesAnswer {
 
 /// One entry of a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ListingEntry {
     /// Name in its directory, or the path as requested if the entry itself was requested.
     pub name: PathBytes,
     /// Kind of entry. A symbolic link is not followed.
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn lh_files_1_requests_and_responses_keep_their_form() {
-        let ask = FilesAsk::Look {
+        let ask = FilesRequest::Look {
             path: PathBytes(b"a\xff".to_vec()),
             list: true,
             after: None,
@@ -242,12 +242,12 @@ mod tests {
             line,
             r#"{"files":"look","path":"Yf8=","list":true,"after":null,"limit":7}"#
         );
-        assert_eq!(serde_json::from_str::<FilesAsk>(&line).unwrap(), ask);
+        assert_eq!(serde_json::from_str::<FilesRequest>(&line).unwrap(), ask);
         let later = r#"{"files":"failed","kind":"of_a_later_release","path":"YQ==","more":[1]}"#;
         let failure = FilesFailure::new(FilesFailureKind::Io, &PathBytes(b"a".to_vec()));
         assert_eq!(
-            serde_json::from_str::<FilesAnswer>(later).unwrap(),
-            FilesAnswer::Failed(failure)
+            serde_json::from_str::<FilesResponse>(later).unwrap(),
+            FilesResponse::Failed(failure)
         );
     }
 

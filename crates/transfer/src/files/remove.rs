@@ -14,10 +14,10 @@ use crate::store::confine::Dir;
 /// Memory for the names of directories that are still to be emptied, in bytes.
 const MAX_NAME_BYTES: usize = 1 << 20;
 /// Memory overhead of a name, in bytes.
-const BYTES_PER_NAME: usize = 48;
+const NAME_OVERHEAD_BYTES: usize = 48;
 
 /// A directory that is being emptied: its path, and its subdirectories that are not empty.
-struct Level {
+struct EmptiedDirectory {
     path: RelPath,
     directories: Vec<OsString>,
     /// True if it may contain more than was recorded.
@@ -25,29 +25,33 @@ struct Level {
 }
 
 /// Error, and its path beneath the directory to be removed.
-pub(super) type Failed = (Errno, RelPath);
+pub(super) type RemoveError = (Errno, RelPath);
 
 /// Removes the directory `name` of `parent` and everything beneath it, until `stop` is set (then
 /// `EINTR`). After a failure, everything that was removed before it stays removed.
-pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result<(), Failed> {
+pub(super) fn remove_directory(
+    parent: &Dir,
+    name: &OsStr,
+    stop: &AtomicBool,
+) -> Result<(), RemoveError> {
     let at_top = |errno| (errno, RelPath::root());
     let plain =
         |name: &OsStr| RelPath::from_bytes(name.as_bytes()).map_err(|_| at_top(Errno::INVAL));
     let top = parent.open_dir(&plain(name)?).map_err(at_top)?;
     let mut room = MAX_NAME_BYTES;
-    let mut levels = vec![empty(&top, RelPath::root(), &mut room, stop)?];
+    let mut levels = vec![empty_directory(&top, RelPath::root(), &mut room, stop)?];
     while let Some(level) = levels.last_mut() {
         if let Some(next) = level.directories.pop() {
             room += bytes_of(&next);
             let path = level.path.child(next.as_bytes());
             // The path is too deep to be expressed (LH-FILES-10).
             let path = path.map_err(|_| (Errno::NAMETOOLONG, level.path.clone()))?;
-            levels.push(empty(&top, path, &mut room, stop)?);
+            levels.push(empty_directory(&top, path, &mut room, stop)?);
             continue;
         }
         if level.is_cut {
             let path = level.path.clone();
-            *level = empty(&top, path, &mut room, stop)?;
+            *level = empty_directory(&top, path, &mut room, stop)?;
             continue;
         }
         let Some((above, name)) = level.path.split_last() else {
@@ -66,8 +70,13 @@ pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result
 
 /// Removes what can be removed at once: everything except non-empty directories. The latter are
 /// recorded as far as their names fit; one always fits.
-fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Result<Level, Failed> {
-    let mut level = Level {
+fn empty_directory(
+    top: &Dir,
+    path: RelPath,
+    room: &mut usize,
+    stop: &AtomicBool,
+) -> Result<EmptiedDirectory, RemoveError> {
+    let mut level = EmptiedDirectory {
         path,
         directories: Vec::new(),
         is_cut: false,
@@ -80,7 +89,7 @@ fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Resul
 
 fn empty_into(
     top: &Dir,
-    level: &mut Level,
+    level: &mut EmptiedDirectory,
     room: &mut usize,
     stop: &AtomicBool,
 ) -> Result<(), Errno> {
@@ -107,7 +116,7 @@ fn empty_into(
         match removed {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                let bytes = name.len() + BYTES_PER_NAME;
+                let bytes = name.len() + NAME_OVERHEAD_BYTES;
                 if level.directories.is_empty() || *room >= bytes {
                     *room = room.saturating_sub(bytes);
                     level.directories.push(name.to_owned());
@@ -122,7 +131,7 @@ fn empty_into(
 }
 
 fn bytes_of(name: &OsStr) -> usize {
-    name.len() + BYTES_PER_NAME
+    name.len() + NAME_OVERHEAD_BYTES
 }
 
 #[cfg(test)]
@@ -132,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    fn remove(at: &Path, name: &str) -> Result<(), Failed> {
+    fn remove(at: &Path, name: &str) -> Result<(), RemoveError> {
         let parent = Dir::open(at).unwrap();
-        directory(&parent, OsStr::new(name), &AtomicBool::new(false))
+        remove_directory(&parent, OsStr::new(name), &AtomicBool::new(false))
     }
 
     #[test]
@@ -163,7 +172,8 @@ mod tests {
         }
         let top = Dir::open(&tmp.path().join("tree")).unwrap();
         let mut room = 1;
-        let level = empty(&top, RelPath::root(), &mut room, &AtomicBool::new(false)).unwrap();
+        let level =
+            empty_directory(&top, RelPath::root(), &mut room, &AtomicBool::new(false)).unwrap();
         assert_eq!((level.directories.len(), level.is_cut), (1, true));
         remove(tmp.path(), "tree").unwrap();
         assert!(!tmp.path().join("tree").exists());
@@ -175,7 +185,7 @@ mod tests {
         std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
         std::fs::write(tmp.path().join("tree/f"), "f").unwrap();
         let parent = Dir::open(tmp.path()).unwrap();
-        let stopped = directory(&parent, OsStr::new("tree"), &AtomicBool::new(true));
+        let stopped = remove_directory(&parent, OsStr::new("tree"), &AtomicBool::new(true));
         assert_eq!(stopped.unwrap_err().0, Errno::INTR);
         assert!(tmp.path().join("tree/f").exists());
         // Deeper than any path: 40 times 200 letters.
@@ -197,7 +207,7 @@ mod tests {
         let second = RelPath::from_bytes(half.as_bytes()).unwrap();
         let (above, last) = second.split_last().unwrap();
         let above = deeper.handle(&above).unwrap();
-        directory(&above, OsStr::from_bytes(last), &AtomicBool::new(false)).unwrap();
+        remove_directory(&above, OsStr::from_bytes(last), &AtomicBool::new(false)).unwrap();
         remove(tmp.path(), "half").unwrap();
         remove(tmp.path(), "tree").unwrap();
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use proptest::prelude::*;
 
-use super::message::{Entry, FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
-use super::tree::{Anything, Files, Permission};
+use super::message::{FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes};
+use super::tree::{AllowAll, Files, Permission};
 use crate::grants::Access;
 use crate::path::RelPath;
 use crate::store::confine::Dir;
@@ -33,14 +33,14 @@ impl World {
         self.0.path().join("root").join(path)
     }
 
-    fn ask(&self, ask: &FilesAsk, permission: &dyn Permission) -> FilesAnswer {
+    fn ask(&self, ask: &FilesRequest, permission: &dyn Permission) -> FilesResponse {
         let root = Arc::new(Dir::open(&self.root("")).unwrap());
         Files::new(root).answer(ask, permission, &AtomicBool::new(false))
     }
 
-    fn failure(&self, ask: &FilesAsk, permission: &dyn Permission) -> Option<FilesFailureKind> {
+    fn failure(&self, ask: &FilesRequest, permission: &dyn Permission) -> Option<FilesFailureKind> {
         match self.ask(ask, permission) {
-            FilesAnswer::Failed(failure) => {
+            FilesResponse::Failed(failure) => {
                 assert!(!failure.to_string().contains('\n'));
                 Some(failure.kind)
             }
@@ -66,8 +66,8 @@ fn bytes(path: &str) -> PathBytes {
     PathBytes(path.into())
 }
 
-fn look(path: &str) -> FilesAsk {
-    FilesAsk::Look {
+fn look(path: &str) -> FilesRequest {
+    FilesRequest::Look {
         path: bytes(path),
         list: true,
         after: None,
@@ -75,30 +75,30 @@ fn look(path: &str) -> FilesAsk {
     }
 }
 
-fn mkdir(path: &str, parents: bool) -> FilesAsk {
-    FilesAsk::MakeDirectory {
+fn mkdir(path: &str, parents: bool) -> FilesRequest {
+    FilesRequest::MakeDirectory {
         path: bytes(path),
         parents,
     }
 }
 
-fn mv(from: &str, to: &str, overwrite: bool) -> FilesAsk {
-    FilesAsk::Rename {
+fn mv(from: &str, to: &str, overwrite: bool) -> FilesRequest {
+    FilesRequest::Rename {
         from: bytes(from),
         to: bytes(to),
         overwrite,
     }
 }
 
-fn rm(path: &str) -> FilesAsk {
-    FilesAsk::Remove {
+fn rm(path: &str) -> FilesRequest {
+    FilesRequest::Remove {
         path: bytes(path),
         recursive: true,
     }
 }
 
-fn leftovers(path: &str, remove: Option<u64>) -> FilesAsk {
-    FilesAsk::Leftovers {
+fn leftovers(path: &str, remove: Option<u64>) -> FilesRequest {
+    FilesRequest::Leftovers {
         path: bytes(path),
         after: None,
         remove_older_than_seconds: remove,
@@ -117,7 +117,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
             mv(path, "x", true),
             rm(path),
         ] {
-            assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
+            assert_eq!(world.failure(&ask, &AllowAll), Some(RefusedPath), "{ask:?}");
         }
     }
     for path in ["in/way-out/kept", "in/way-in/g"] {
@@ -128,7 +128,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
             rm(path),
             mv("in/f", path, true),
         ] {
-            let kind = world.failure(&ask, &Anything);
+            let kind = world.failure(&ask, &AllowAll);
             assert!(
                 matches!(kind, Some(RefusedPath | NotADirectory)),
                 "{ask:?} {kind:?}"
@@ -136,22 +136,22 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
         }
     }
     assert_eq!(
-        world.failure(&mv("in/f", "in", true), &Anything),
+        world.failure(&mv("in/f", "in", true), &AllowAll),
         Some(Exists)
     );
     for ask in [rm(""), mv("", "x", true), mkdir("", false)] {
-        assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
+        assert_eq!(world.failure(&ask, &AllowAll), Some(RefusedPath), "{ask:?}");
     }
     // A link is itself listed, renamed and removed, and its target stays.
-    let FilesAnswer::Entries { entries, .. } = world.ask(&look("in/way-out"), &Anything) else {
+    let FilesResponse::Entries { entries, .. } = world.ask(&look("in/way-out"), &AllowAll) else {
         panic!("no entries")
     };
     assert_eq!(entries[0].target, Some(bytes("../../outside")));
     assert_eq!(
-        world.failure(&mv("in/way-out", "link", false), &Anything),
+        world.failure(&mv("in/way-out", "link", false), &AllowAll),
         None
     );
-    assert_eq!(world.failure(&rm("link"), &Anything), None);
+    assert_eq!(world.failure(&rm("link"), &AllowAll), None);
     assert!(world.0.path().join("outside/kept").exists());
 }
 
@@ -233,15 +233,15 @@ fn lh_files_9_names_of_copies_are_reserved() {
         mkdir("in/.longhaul-d/x", true),
     ] {
         assert_eq!(
-            world.failure(&ask, &Anything),
+            world.failure(&ask, &AllowAll),
             Some(ReservedName),
             "{ask:?}"
         );
     }
-    let FilesAnswer::Leftovers {
+    let FilesResponse::Leftovers {
         leftovers: found,
         next,
-    } = world.ask(&leftovers("", None), &Anything)
+    } = world.ask(&leftovers("", None), &AllowAll)
     else {
         panic!("no leftovers")
     };
@@ -253,7 +253,7 @@ fn lh_files_9_names_of_copies_are_reserved() {
 fn names_change_as_on_a_local_file_system() {
     use FilesFailureKind::*;
     let world = World::new();
-    let failure = |ask: FilesAsk| world.failure(&ask, &Anything);
+    let failure = |ask: FilesRequest| world.failure(&ask, &AllowAll);
     assert_eq!(failure(mkdir("in", false)), Some(Exists));
     assert_eq!(failure(mkdir("in", true)), None);
     assert_eq!(failure(mkdir("", true)), None);
@@ -270,7 +270,7 @@ fn names_change_as_on_a_local_file_system() {
     // No directory is replaced, empty or not.
     assert_eq!(failure(mkdir("out/b", false)), None);
     assert_eq!(failure(mv("b", "out", true)), Some(Exists));
-    let kept = FilesAsk::Remove {
+    let kept = FilesRequest::Remove {
         path: bytes("b"),
         recursive: false,
     };
@@ -293,17 +293,22 @@ fn lh_files_7_a_page_is_never_larger_than_allowed() {
         (Some(0), 1),
         (Some(7), 7),
     ] {
-        let ask = FilesAsk::Look {
+        let ask = FilesRequest::Look {
             path: bytes("large"),
             list: true,
             after: None,
             limit,
         };
-        let FilesAnswer::Entries { entries, next } = world.ask(&ask, &Anything) else {
+        let FilesResponse::Entries { entries, next } = world.ask(&ask, &AllowAll) else {
             panic!("no entries")
         };
         assert_eq!(entries.len(), expected, "{limit:?}");
-        assert_eq!(next, entries.last().map(|entry: &Entry| entry.name.clone()));
+        assert_eq!(
+            next,
+            entries
+                .last()
+                .map(|entry: &ListingEntry| entry.name.clone())
+        );
     }
 }
 
@@ -332,7 +337,7 @@ fn any_path() -> impl Strategy<Value = String> {
     prop::collection::vec(name, 0..4).prop_map(|names| names.join("/"))
 }
 
-fn any_ask() -> impl Strategy<Value = FilesAsk> {
+fn any_ask() -> impl Strategy<Value = FilesRequest> {
     (any_path(), any_path(), any::<bool>(), 0..5).prop_map(|(path, other, flag, kind)| match kind {
         0 => look(&path),
         1 => mkdir(&path, flag),

@@ -12,13 +12,13 @@ use rustix::io::Errno;
 
 use super::listing::Listing;
 use super::message::{
-    Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+    EntryKind, FilesFailure, FilesFailureKind, FilesRequest, FilesResponse, ListingEntry, PathBytes,
 };
 use super::{leftovers, remove};
 use crate::grants::Access;
 use crate::path::RelPath;
 use crate::store::TEMP_PREFIX;
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::confine::{Dir, NodeKind, kind_of};
 
 /// Permissions of a new directory, before the umask of the process is applied.
 const NEW_DIRECTORY_MODE: u32 = 0o777;
@@ -30,16 +30,16 @@ pub trait Permission {
     fn may(&self, access: Access, path: &RelPath) -> bool;
 
     /// Returns the name of the client, as a refusal states it after "the server does not let".
-    fn who(&self) -> String {
+    fn client_name(&self) -> String {
         "you".to_owned()
     }
 }
 
 /// Permits whatever the operating system allows this user.
 #[derive(Debug, Clone, Copy)]
-pub struct Anything;
+pub struct AllowAll;
 
-impl Permission for Anything {
+impl Permission for AllowAll {
     fn may(&self, _: Access, _: &RelPath) -> bool {
         true
     }
@@ -55,7 +55,7 @@ pub struct Files {
     reported: Option<(PathBytes, PathBytes)>,
 }
 
-type Answered = Result<FilesAnswer, FilesFailure>;
+type FilesResult = Result<FilesResponse, FilesFailure>;
 
 impl Files {
     /// Creates access to the files beneath `root`.
@@ -69,9 +69,9 @@ impl Files {
 
     /// Rewrites a request for the next page (LH-FILES-12) as one with an explicit position, if
     /// there is a next page. Returns any other request unchanged.
-    pub(crate) fn spelled_out(&self, ask: FilesAsk) -> FilesAsk {
+    pub(crate) fn with_position(&self, ask: FilesRequest) -> FilesRequest {
         match (&ask, &self.reported) {
-            (FilesAsk::More { limit }, Some((path, reported))) => FilesAsk::Look {
+            (FilesRequest::More { limit }, Some((path, reported))) => FilesRequest::Look {
                 path: path.clone(),
                 list: true,
                 after: Some(reported.clone()),
@@ -83,9 +83,9 @@ impl Files {
 
     /// Returns true if the answer needs the memory of a pass over a directory:
     /// [`super::listing::MAX_KEPT_BYTES`].
-    pub(crate) fn needs_pass(&self, ask: &FilesAsk) -> bool {
+    pub(crate) fn needs_pass(&self, ask: &FilesRequest) -> bool {
         match ask {
-            FilesAsk::Look {
+            FilesRequest::Look {
                 path,
                 list: true,
                 after,
@@ -106,13 +106,13 @@ impl Files {
     /// Answers a request. Blocking; long work ends early once `stop` is set.
     pub fn answer(
         &mut self,
-        ask: &FilesAsk,
+        ask: &FilesRequest,
         permission: &dyn Permission,
         stop: &AtomicBool,
-    ) -> FilesAnswer {
-        let ask = self.spelled_out(ask.clone());
+    ) -> FilesResponse {
+        let ask = self.with_position(ask.clone());
         let answered = match &ask {
-            FilesAsk::Look {
+            FilesRequest::Look {
                 path,
                 list,
                 after,
@@ -120,33 +120,35 @@ impl Files {
             } => {
                 let answered = self.look(path, *list, after.as_ref(), *limit, permission);
                 self.reported = match &answered {
-                    Ok(FilesAnswer::Entries {
+                    Ok(FilesResponse::Entries {
                         next: Some(next), ..
                     }) => Some((path.clone(), next.clone())),
                     _ => None,
                 };
                 answered
             }
-            FilesAsk::More { .. } => Ok(FilesAnswer::Entries {
+            FilesRequest::More { .. } => Ok(FilesResponse::Entries {
                 entries: Vec::new(),
                 next: None,
             }),
-            FilesAsk::MakeDirectory { path, parents } => {
+            FilesRequest::MakeDirectory { path, parents } => {
                 self.make_directory(path, *parents, permission)
             }
-            FilesAsk::Rename {
+            FilesRequest::Rename {
                 from,
                 to,
                 overwrite,
             } => self.rename(from, to, *overwrite, permission),
-            FilesAsk::Remove { path, recursive } => self.remove(path, *recursive, permission, stop),
-            FilesAsk::Leftovers {
+            FilesRequest::Remove { path, recursive } => {
+                self.remove(path, *recursive, permission, stop)
+            }
+            FilesRequest::Leftovers {
                 path,
                 after,
                 remove_older_than_seconds,
             } => self.leftovers(path, after.as_ref(), *remove_older_than_seconds, permission),
         };
-        answered.unwrap_or_else(FilesAnswer::Failed)
+        answered.unwrap_or_else(FilesResponse::Failed)
     }
 
     fn look(
@@ -156,12 +158,12 @@ impl Files {
         after: Option<&PathBytes>,
         limit: Option<u32>,
         permission: &dyn Permission,
-    ) -> Answered {
+    ) -> FilesResult {
         let place = plain(path)?;
-        demand(permission, Access::Read, &place, path)?;
-        let failed = |errno| FilesFailure::of(errno, path);
+        require(permission, Access::Read, &place, path)?;
+        let failed = |errno| FilesFailure::from_errno(errno, path);
         let stat = self.root.stat(&place).map_err(failed)?;
-        if list && kind_of(&stat) == Kind::Directory {
+        if list && kind_of(&stat) == NodeKind::Directory {
             let dir = self.root.open_dir(&place).map_err(failed)?;
             let after = after.map(|after| &after.0[..]);
             let (entries, next) =
@@ -171,13 +173,13 @@ impl Files {
                         path: path.clone(),
                         ..failure
                     })?;
-            return Ok(FilesAnswer::Entries { entries, next });
+            return Ok(FilesResponse::Entries { entries, next });
         }
         let mut found = entry(path.clone(), &stat);
         if found.kind == EntryKind::Symlink {
             found.target = self.root.read_link(&place).ok().map(PathBytes);
         }
-        Ok(FilesAnswer::Entries {
+        Ok(FilesResponse::Entries {
             entries: vec![found],
             next: None,
         })
@@ -188,14 +190,14 @@ impl Files {
         path: &PathBytes,
         parents: bool,
         permission: &dyn Permission,
-    ) -> Answered {
+    ) -> FilesResult {
         let place = plain(path)?;
-        let failed = |errno| FilesFailure::of(errno, path);
+        let failed = |errno| FilesFailure::from_errno(errno, path);
         // The root exists, so this succeeds for a key that may create something in it.
         if place.is_root() && parents && permission.may(Access::Create, &place) {
-            return Ok(FilesAnswer::Changed);
+            return Ok(FilesResponse::Changed);
         }
-        demand_change(permission, Access::Create, &place, path)?;
+        require_change(permission, Access::Create, &place, path)?;
         // Ordered from the top down. Directories above the granted one are not created, so they
         // must exist.
         let mut missing = VecDeque::from([place.clone()]);
@@ -219,7 +221,7 @@ impl Files {
                 Err(errno) => return Err(failed(errno)),
             }
         }
-        Ok(FilesAnswer::Changed)
+        Ok(FilesResponse::Changed)
     }
 
     fn rename(
@@ -228,31 +230,31 @@ impl Files {
         to: &PathBytes,
         overwrite: bool,
         permission: &dyn Permission,
-    ) -> Answered {
+    ) -> FilesResult {
         let (source, mut place) = (plain(from)?, plain(to)?);
-        demand_change(permission, Access::Write, &source, from)?;
+        require_change(permission, Access::Write, &source, from)?;
         let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
         // If the destination is a directory, the entry is moved into it. Whether it is one is
         // revealed only to a key that may write there.
         let may_look = place.is_root() || permission.may(Access::Write, &place);
         let is_directory = |place: &RelPath| {
             let stat = self.root.stat(place);
-            stat.is_ok_and(|stat| kind_of(&stat) == Kind::Directory)
+            stat.is_ok_and(|stat| kind_of(&stat) == NodeKind::Directory)
         };
         if may_look && is_directory(&place) {
             place = place
                 .child(source_name)
                 .map_err(|error| FilesFailure::not_plain(error, to))?;
         }
-        demand_change(permission, Access::Write, &place, to)?;
+        require_change(permission, Access::Write, &place, to)?;
         // A key that may read the destination but not the source must not gain read access by
         // moving.
         if permission.may(Access::Read, &place) {
-            demand(permission, Access::Read, &source, from)?;
+            require(permission, Access::Read, &source, from)?;
         }
         let (parent, name) = place.split_last().ok_or(refused(to))?;
         if place == source {
-            return Err(FilesFailure::of(Errno::EXIST, to));
+            return Err(FilesFailure::from_errno(Errno::EXIST, to));
         }
         if place.is_within(&source) {
             return Err(FilesFailure::new(FilesFailureKind::IntoItself, to));
@@ -260,30 +262,34 @@ impl Files {
         let source_dir = self
             .root
             .handle(&source_parent)
-            .map_err(|errno| FilesFailure::of(errno, from))?;
+            .map_err(|errno| FilesFailure::from_errno(errno, from))?;
         let dir = self
             .root
             .handle(&parent)
-            .map_err(|errno| FilesFailure::of(errno, to))?;
+            .map_err(|errno| FilesFailure::from_errno(errno, to))?;
         let (source_name, name) = (OsStr::from_bytes(source_name), OsStr::from_bytes(name));
         source_dir
             .stat_name(source_name)
-            .map_err(|errno| FilesFailure::of(errno, from))?;
+            .map_err(|errno| FilesFailure::from_errno(errno, from))?;
         if is_directory(&place) {
-            return Err(FilesFailure::of(Errno::EXIST, to));
+            return Err(FilesFailure::from_errno(Errno::EXIST, to));
         }
         if overwrite
             && let Ok(there) = dir.stat_name(name)
-            && kind_of(&there) == Kind::Other
+            && kind_of(&there) == NodeKind::Other
         {
             let what = "a device, FIFO or socket, which is never replaced: \
                         remove it, or choose another name";
-            return Err(FilesFailure::with(FilesFailureKind::Exists, to, what));
+            return Err(FilesFailure::with_detail(
+                FilesFailureKind::Exists,
+                to,
+                what,
+            ));
         }
         source_dir
             .rename_into(source_name, &dir, name, overwrite)
-            .map_err(|errno| FilesFailure::of(errno, to))?;
-        Ok(FilesAnswer::Changed)
+            .map_err(|errno| FilesFailure::from_errno(errno, to))?;
+        Ok(FilesResponse::Changed)
     }
 
     fn remove(
@@ -292,28 +298,31 @@ impl Files {
         recursive: bool,
         permission: &dyn Permission,
         stop: &AtomicBool,
-    ) -> Answered {
+    ) -> FilesResult {
         let place = plain(path)?;
-        demand_change(permission, Access::Write, &place, path)?;
+        require_change(permission, Access::Write, &place, path)?;
         let (parent, name) = place.split_last().ok_or(refused(path))?;
-        let failed = |errno| FilesFailure::of(errno, path);
+        let failed = |errno| FilesFailure::from_errno(errno, path);
         let dir = self.root.handle(&parent).map_err(failed)?;
         let name = OsStr::from_bytes(name);
         match kind_of(&dir.stat_name(name).map_err(failed)?) {
-            Kind::Directory if !recursive => Err(failed(Errno::ISDIR)),
-            Kind::Directory => {
-                remove::directory(&dir, name, stop).map_err(|(errno, beneath)| {
+            NodeKind::Directory if !recursive => Err(failed(Errno::ISDIR)),
+            NodeKind::Directory => {
+                remove::remove_directory(&dir, name, stop).map_err(|(errno, beneath)| {
                     // Names within the directory are reported only to a key that may read them.
                     let reported = place.join(&beneath).unwrap_or_else(|_| place.clone());
                     match permission.may(Access::Read, &place) && !beneath.is_root() {
-                        true => FilesFailure::of(errno, &PathBytes(reported.as_bytes().to_vec())),
+                        true => FilesFailure::from_errno(
+                            errno,
+                            &PathBytes(reported.as_bytes().to_vec()),
+                        ),
                         false => failed(errno),
                     }
                 })
             }
             _ => dir.remove(name).map_err(failed),
         }?;
-        Ok(FilesAnswer::Changed)
+        Ok(FilesResponse::Changed)
     }
 
     fn leftovers(
@@ -322,31 +331,31 @@ impl Files {
         after: Option<&PathBytes>,
         remove_older_than_seconds: Option<u64>,
         permission: &dyn Permission,
-    ) -> Answered {
+    ) -> FilesResult {
         let place = plain(path)?;
-        demand(permission, Access::Read, &place, path)?;
+        require(permission, Access::Read, &place, path)?;
         if remove_older_than_seconds.is_some() {
-            demand(permission, Access::Write, &place, path)?;
+            require(permission, Access::Write, &place, path)?;
         }
         let dir = self
             .root
             .open_dir(&place)
-            .map_err(|errno| FilesFailure::of(errno, path))?;
-        let page = leftovers::page(&Arc::new(dir), after, remove_older_than_seconds);
-        let (leftovers, next) = page.map_err(|failure| FilesFailure::of_store(&failure, path))?;
-        Ok(FilesAnswer::Leftovers { leftovers, next })
+            .map_err(|errno| FilesFailure::from_errno(errno, path))?;
+        let page = leftovers::leftovers_page(&Arc::new(dir), after, remove_older_than_seconds);
+        let (leftovers, next) = page.map_err(|failure| FilesFailure::from_store(&failure, path))?;
+        Ok(FilesResponse::Leftovers { leftovers, next })
     }
 }
 
 /// Converts the metadata of an entry. The target of a link is read separately.
-pub(super) fn entry(name: PathBytes, stat: &Stat) -> Entry {
+pub(super) fn entry(name: PathBytes, stat: &Stat) -> ListingEntry {
     let kind = match kind_of(stat) {
-        Kind::File => EntryKind::File,
-        Kind::Directory => EntryKind::Directory,
-        Kind::Symlink => EntryKind::Symlink,
-        Kind::Other => EntryKind::Other,
+        NodeKind::File => EntryKind::File,
+        NodeKind::Directory => EntryKind::Directory,
+        NodeKind::Symlink => EntryKind::Symlink,
+        NodeKind::Other => EntryKind::Other,
     };
-    Entry {
+    ListingEntry {
         name,
         kind,
         size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -365,7 +374,7 @@ fn refused(path: &PathBytes) -> FilesFailure {
 }
 
 /// Requires `access` to `place` itself (LH-FILES-8).
-fn demand(
+fn require(
     permission: &dyn Permission,
     access: Access,
     place: &RelPath,
@@ -379,7 +388,7 @@ fn demand(
 
 /// Requires that the name `place` may be created or changed: its parent is granted, and the name is
 /// not reserved for copies (LH-FILES-8, LH-FILES-9).
-fn demand_change(
+fn require_change(
     permission: &dyn Permission,
     access: Access,
     place: &RelPath,
@@ -420,7 +429,7 @@ fn not_granted(permission: &dyn Permission, access: Access, path: &PathBytes) ->
     let shown: String = shown.chars().take(200).collect();
     let detail = format!(
         "the server does not let {} {verb} /{shown}; ask its operator",
-        permission.who()
+        permission.client_name()
     );
-    FilesFailure::with(FilesFailureKind::NotGranted, path, &detail)
+    FilesFailure::with_detail(FilesFailureKind::NotGranted, path, &detail)
 }

@@ -1,19 +1,19 @@
 //! Lines of the files protocol (`docs/files-protocol.md`): requests to a server, and responses to a
 //! client.
 
-use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, texts};
+use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, text_seeds};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::files::message::{
-    FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES, MAX_ASK_BYTES, PathBytes,
+    FilesHello, FilesRequest, FilesResponse, MAX_REQUEST_BYTES, MAX_RESPONSE_BYTES, PathBytes,
 };
-use crate::files::{Lines, read_answer};
+use crate::files::{LineReader, read_answer};
 
 /// Splits a stream into lines, and checks that none exceeds its bound.
 fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
-    longhaul_proto::fuzzing::ready(async {
-        let mut lines = Lines::new(data, max_bytes);
+    longhaul_proto::fuzzing::expect_ready(async {
+        let mut lines = LineReader::new(data, max_bytes);
         loop {
             match lines.next().await {
                 Ok(Some(line)) => {
@@ -28,7 +28,7 @@ fn lines(data: &[u8], max_bytes: usize, mut each: impl FnMut(&[u8])) {
 }
 
 /// Checks that a decoded value encodes and decodes to itself.
-fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
+fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T) {
     let line = serde_json::to_vec(value).unwrap();
     assert!(!line.contains(&b'\n'));
     assert_eq!(&serde_json::from_slice::<T>(&line).unwrap(), value);
@@ -36,22 +36,22 @@ fn again<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &
 
 /// Decodes request lines.
 pub(super) fn ask(data: &[u8]) {
-    lines(data, MAX_ASK_BYTES, |line| {
+    lines(data, MAX_REQUEST_BYTES, |line| {
         if let Ok(hello) = serde_json::from_slice::<FilesHello>(line) {
-            again(&hello);
+            check_round_trip(&hello);
         }
-        if let Ok(ask) = serde_json::from_slice::<FilesAsk>(line) {
-            again(&ask);
+        if let Ok(ask) = serde_json::from_slice::<FilesRequest>(line) {
+            check_round_trip(&ask);
         }
     });
 }
 
 /// Decodes response lines.
 pub(super) fn answer(data: &[u8]) {
-    lines(data, MAX_ANSWER_BYTES, |line| match read_answer(line) {
+    lines(data, MAX_RESPONSE_BYTES, |line| match read_answer(line) {
         Ok(answer) => {
-            again(&answer);
-            if let FilesAnswer::Failed(failure) = &answer {
+            check_round_trip(&answer);
+            if let FilesResponse::Failed(failure) = &answer {
                 assert_one_line(failure);
             }
         }
@@ -73,33 +73,33 @@ pub(super) fn asks() -> Vec<Seed> {
         highest: 1,
     }]);
     let asks = said(&[
-        FilesAsk::Look {
+        FilesRequest::Look {
             path: path("a/b"),
             list: true,
             after: Some(path("c")),
             limit: Some(10),
         },
-        FilesAsk::More { limit: Some(10) },
-        FilesAsk::MakeDirectory {
+        FilesRequest::More { limit: Some(10) },
+        FilesRequest::MakeDirectory {
             path: path("d"),
             parents: true,
         },
-        FilesAsk::Rename {
+        FilesRequest::Rename {
             from: path("e"),
             to: path("../f"),
             overwrite: false,
         },
-        FilesAsk::Remove {
+        FilesRequest::Remove {
             path: path(""),
             recursive: true,
         },
-        FilesAsk::Leftovers {
+        FilesRequest::Leftovers {
             path: path("g"),
             after: None,
             remove_older_than_seconds: Some(0),
         },
     ]);
-    texts(&[
+    text_seeds(&[
         ("asks", &(hello + &asks)),
         (
             "no-base64",
@@ -121,9 +121,9 @@ pub(super) fn asks() -> Vec<Seed> {
 
 pub(super) fn answers() -> Vec<Seed> {
     let ready = said(&[
-        FilesAnswer::Ready { version: 1 },
-        FilesAnswer::Working,
-        FilesAnswer::Changed,
+        FilesResponse::Ready { version: 1 },
+        FilesResponse::Working,
+        FilesResponse::Changed,
     ]);
     let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\
                  \"modified\":-1,\"target\":\"Zw==\"}";
@@ -134,7 +134,7 @@ pub(super) fn answers() -> Vec<Seed> {
         format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
     let steering =
         "{\"files\":\"failed\",\"kind\":\"io\",\"path\":\"G1sybQ==\",\"detail\":\"\\u001b[2J\"}\n";
-    texts(&[
+    text_seeds(&[
         ("answers", &(ready + &entries + &leftovers)),
         ("steering", steering),
         (

@@ -13,19 +13,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::account::Account;
 use crate::error::{Error, Failure, FailureKind};
-use crate::frame_io::{FrameReader, Incoming};
+use crate::frame_io::{FrameReader, IncomingFrame};
 use crate::path::RelPath;
-use crate::progress::Progress;
-use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::{ClearData, Presence, Queue, Sources, send_stream};
-use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption, Store};
+use crate::progress::TransferProgress;
+use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
+use crate::send::{PlaintextSetting, Presence, Sources, WorkQueue, send_stream};
+use crate::store::{
+    AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
+};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
+use crate::wire::{
+    Block, Compare, EntryHead, EntryOutcome, FileOffer, Frame, HardLink, Meta, NO_ENTRY,
+};
 
 /// Number of polls after which a finished stream ends, if nothing happens at its other end.
-const MAX_QUIET_LOOKS: usize = 16;
+const MAX_QUIET_POLLS: usize = 16;
 /// Number of polls for the first bytes of a sender, after which the answers are sent anyway.
-const FIRST_LOOKS: usize = 1 << 20;
+const MAX_FIRST_POLLS: usize = 1 << 20;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
@@ -37,20 +41,20 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A store that keeps nothing. It checks that a receiver's requests are valid.
-struct Nowhere;
+struct NullStore;
 
-impl Nowhere {
-    fn outcome(path: &RelPath) -> Result<Written, Failure> {
-        super::plain(path);
+impl NullStore {
+    fn outcome(path: &RelPath) -> Result<EntryOutcome, Failure> {
+        super::check_plain(path);
         match path.as_bytes().first() {
             Some(b'!') => Err(Failure::new(FailureKind::Exists)),
-            Some(b'=') => Ok(Written::Same),
-            _ => Ok(Written::New),
+            Some(b'=') => Ok(EntryOutcome::Same),
+            _ => Ok(EntryOutcome::New),
         }
     }
 }
 
-impl Store for Nowhere {
+impl FileStore for NullStore {
     type File = (RelPath, u64);
 
     fn sources(&self) -> usize {
@@ -62,14 +66,17 @@ impl Store for Nowhere {
     }
 
     /// The first part of every file with an identity exists already.
-    fn may_resume(&self, announced: &Announced) -> Resumption<()> {
+    fn may_resume(&self, announced: &AnnouncedFile) -> Resumption<()> {
         match announced.identity {
             Some(_) => Resumption::Some(()),
             None => Resumption::Nothing,
         }
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<Self::File>>, Failure> {
+    fn resume(
+        &self,
+        announced: &AnnouncedFile,
+    ) -> Result<Resumption<ResumedFile<Self::File>>, Failure> {
         let first = Subtree {
             offset: 0,
             level: announced.block_log2,
@@ -78,25 +85,29 @@ impl Store for Nowhere {
         Ok(Resumption::Some((self.create(announced)?, vec![first])))
     }
 
-    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+    fn compare(
+        &self,
+        offer: &FileOffer,
+        is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
         is_waiting();
         Ok(match Self::outcome(&offer.head.path)? {
-            Written::Same => Comparison::InPlace,
+            EntryOutcome::Same => Comparison::InPlace,
             _ => Comparison::Wanted,
         })
     }
 
     fn link(&self, link: &HardLink) -> Result<Comparison, Failure> {
-        super::plain(&link.first.1);
+        super::check_plain(&link.first.1);
         Ok(match Self::outcome(&link.head.path)? {
-            Written::Same => Comparison::InPlace,
+            EntryOutcome::Same => Comparison::InPlace,
             _ => Comparison::Wanted,
         })
     }
 
-    fn create(&self, announced: &Announced) -> Result<Self::File, Failure> {
+    fn create(&self, announced: &AnnouncedFile) -> Result<Self::File, Failure> {
         let path = &announced.head.path;
-        super::plain(path);
+        super::check_plain(path);
         Ok((path.clone(), announced.size))
     }
 
@@ -120,17 +131,22 @@ impl Store for Nowhere {
         done(Self::outcome(&file.0));
     }
 
-    fn write_small(&self, head: &Head, _: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
+    fn write_small(&self, head: &EntryHead, _: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
         assert_eq!(blake3::hash(data), *hash);
         done(Self::outcome(&head.path));
     }
 
-    fn write_symlink(&self, head: &Head, _: &Meta, target: &[u8]) -> Result<Written, Failure> {
+    fn write_symlink(
+        &self,
+        head: &EntryHead,
+        _: &Meta,
+        target: &[u8],
+    ) -> Result<EntryOutcome, Failure> {
         assert!(!target.is_empty());
         Self::outcome(&head.path)
     }
 
-    fn make_dir(&self, head: &Head, _: &Meta) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, head: &EntryHead, _: &Meta) -> Result<MadeDir, Failure> {
         Self::outcome(&head.path).map(|_| MadeDir::New)
     }
 
@@ -138,14 +154,14 @@ impl Store for Nowhere {
         true
     }
 
-    fn finish_dir(&self, head: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+    fn finish_dir(&self, head: &EntryHead, _: MadeDir, _: &Meta) -> Result<(), Failure> {
         match head.path.as_bytes().last() {
             Some(b'!') => Err(Failure::new(FailureKind::Metadata)),
             _ => Ok(()),
         }
     }
 
-    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+    fn leave_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) {}
 
     fn finish(&self) -> Vec<Failure> {
         Vec::new()
@@ -153,27 +169,29 @@ impl Store for Nowhere {
 }
 
 /// Stream that yields its bytes once it may begin, and ends when nothing happens any more.
-struct Said<'a, B, Q> {
+struct ScriptedStream<'a, B, Q> {
     data: &'a [u8],
     may_begin: B,
     is_quiet: Q,
     looks: usize,
 }
 
-impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<'_, B, Q> {
+impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead
+    for ScriptedStream<'_, B, Q>
+{
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
-        if !this.data.is_empty() && ((this.may_begin)() || this.looks > FIRST_LOOKS) {
+        if !this.data.is_empty() && ((this.may_begin)() || this.looks > MAX_FIRST_POLLS) {
             let (now, rest) = this.data.split_at(this.data.len().min(buf.remaining()));
             buf.put_slice(now);
             (this.data, this.looks) = (rest, 0);
             return Poll::Ready(Ok(()));
         }
-        let over = this.data.is_empty() && (this.is_quiet)() && this.looks > MAX_QUIET_LOOKS;
+        let over = this.data.is_empty() && (this.is_quiet)() && this.looks > MAX_QUIET_POLLS;
         if over {
             return Poll::Ready(Ok(()));
         }
@@ -188,9 +206,9 @@ impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<
 /// not panic, must only answer, and must repeat each outcome unchanged (LH-COPY-19).
 pub(super) fn receiver(data: &[u8]) {
     let receiver = Receiver::new(
-        Nowhere,
-        Asked::Anything,
-        Account::alone(),
+        NullStore,
+        RequestedEntries::Anything,
+        Account::unshared(),
         Arc::default(),
         Arc::new(()),
         Box::new(|head| head.path.to_string()),
@@ -201,14 +219,14 @@ pub(super) fn receiver(data: &[u8]) {
         for _ in 0..2 {
             let counters = receiver.progress.add_stream("direct", None, false);
             let idle = Arc::strong_count(&receiver);
-            let said = Said {
+            let said = ScriptedStream {
                 data,
                 may_begin: || true,
                 is_quiet: || Arc::strong_count(&receiver) == idle,
                 looks: 0,
             };
             let mut reader = FrameReader::new(said);
-            reader.allow_clear(Arc::default());
+            reader.allow_plaintext(Arc::default());
             let after_done = AfterDone::Leave;
             let ended = receive_stream(
                 &receiver,
@@ -229,7 +247,7 @@ pub(super) fn receiver(data: &[u8]) {
         }
         reported_in(&received).await
     });
-    let mut outcomes: HashMap<u64, Result<Written, FailureKind>> = HashMap::new();
+    let mut outcomes: HashMap<u64, Result<EntryOutcome, FailureKind>> = HashMap::new();
     for (id, outcome) in reported {
         let kind = outcome.map_err(|failure| failure.kind);
         let first = *outcomes.entry(id).or_insert(kind);
@@ -239,10 +257,10 @@ pub(super) fn receiver(data: &[u8]) {
 
 /// Returns the outcomes that a receiver has reported. A stream that ended early may be cut in the
 /// middle of a frame.
-async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
+async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<EntryOutcome, Failure>)> {
     let mut reported = Vec::new();
     let mut reader = FrameReader::new(bytes);
-    while let Ok(Some(Incoming::Frame(frame))) = reader.next().await {
+    while let Ok(Some(IncomingFrame::Frame(frame))) = reader.next().await {
         match frame {
             Frame::Result { id, outcome } => reported.push((id, outcome)),
             Frame::Failed { head, .. } => assert_eq!(head.id, NO_ENTRY),
@@ -263,9 +281,9 @@ async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
 }
 
 /// Writer that counts bytes and discards them.
-struct Discarded(Arc<AtomicUsize>);
+struct CountingSink(Arc<AtomicUsize>);
 
-impl AsyncWrite for Discarded {
+impl AsyncWrite for CountingSink {
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -290,34 +308,34 @@ pub(super) fn sender(data: &[u8]) {
     let tree = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/wire"));
     let large = std::env::current_exe().unwrap();
     let (sources, _) = Sources::local(&[tree, large], true).unwrap();
-    let queue = Queue::new(
+    let queue = WorkQueue::new(
         sources,
         true,
-        Account::alone(),
-        Arc::new(Progress::default()),
+        Account::unshared(),
+        Arc::new(TransferProgress::default()),
         Arc::new(()),
-        Box::new(|head: &Head| head.path.to_string()),
+        Box::new(|head: &EntryHead| head.path.to_string()),
     )
     .unwrap();
-    queue.expect(Presence::Unknown, Compare::SizeAndTime);
+    queue.set_presence(Presence::Unknown, Compare::SizeAndTime);
     queue.walk();
     let written = Arc::new(AtomicUsize::new(0));
     let ended = run(async {
         let counters = queue.progress.add_stream("direct", None, false);
         let begun = written.clone();
-        let said = Said {
+        let said = ScriptedStream {
             data,
             may_begin: move || begun.load(Ordering::SeqCst) > 0,
             is_quiet: || true,
             looks: 0,
         };
         let mut reader = FrameReader::new(said);
-        let mut writer = Discarded(written.clone());
+        let mut writer = CountingSink(written.clone());
         // Data travels in plaintext as soon as ACCEPT allows it.
-        let clear = ClearData {
+        let clear = PlaintextSetting {
             stream: Some(Arc::default()),
             wanted: true,
-            ..ClearData::never()
+            ..PlaintextSetting::disabled()
         };
         send_stream(
             &queue,

@@ -4,22 +4,22 @@ mod exchanges;
 
 use bytes::Bytes;
 use longhaul_proto::PublicKey;
-use longhaul_proto::fuzzing::{Seed, texts};
+use longhaul_proto::fuzzing::{Seed, text_seeds};
 
 use crate::error::{Failure, FailureKind};
-use crate::part::{Part, Portion};
+use crate::part::{CopyPart, Portion};
 use crate::path::RelPath;
 use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request,
-    Token, VERSION, Written,
+    Block, CopyRequest, CopyToken, EntryHead, EntryOutcome, Extent, FileOffer, FlowReport, Frame,
+    HardLink, Hello, Meta, RefusalKind, VERSION,
 };
 
 pub(super) use exchanges::{receivers, senders};
 
-fn head(path: &[u8]) -> Head {
-    Head {
+fn head(path: &[u8]) -> EntryHead {
+    EntryHead {
         id: 5,
         source: 1,
         path: RelPath::from_bytes(path).unwrap(),
@@ -31,14 +31,14 @@ fn all() -> Vec<(&'static str, Frame)> {
         mode: 0o644,
         mtime: (1_700_000_000, 5),
     };
-    let failure = Failure::with(FailureKind::Io, "input/output error");
+    let failure = Failure::with_detail(FailureKind::Io, "input/output error");
     vec![
         ("hello-push", Frame::Hello(push())),
         ("hello-pull", Frame::Hello(pull())),
         (
             "hello-pull-part",
             Frame::Hello(Hello {
-                portion: Part::new(3, 8).map(Portion::Part).unwrap_or_default(),
+                portion: CopyPart::new(3, 8).map(Portion::Part).unwrap_or_default(),
                 ..pull()
             }),
         ),
@@ -76,7 +76,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         (
             "refuse",
             Frame::Refuse {
-                kind: RefusalKind::WhoAsks,
+                kind: RefusalKind::Key,
                 detail: "no grant".to_owned(),
             },
         ),
@@ -97,14 +97,14 @@ fn all() -> Vec<(&'static str, Frame)> {
             "result-linked",
             Frame::Result {
                 id: 5,
-                outcome: Ok(Written::Linked),
+                outcome: Ok(EntryOutcome::Linked),
             },
         ),
         (
             "result-unchanged",
             Frame::Result {
                 id: 5,
-                outcome: Ok(Written::Unchanged),
+                outcome: Ok(EntryOutcome::Unchanged),
             },
         ),
         (
@@ -195,7 +195,7 @@ fn all() -> Vec<(&'static str, Frame)> {
             "result",
             Frame::Result {
                 id: 5,
-                outcome: Ok(Written::Same),
+                outcome: Ok(EntryOutcome::Same),
             },
         ),
         (
@@ -221,8 +221,8 @@ fn all() -> Vec<(&'static str, Frame)> {
     ]
 }
 
-fn offer(path: &[u8], hash: Option<[u8; 32]>) -> Offer {
-    Offer {
+fn offer(path: &[u8], hash: Option<[u8; 32]>) -> FileOffer {
+    FileOffer {
         head: head(path),
         meta: Meta::default(),
         size: 7,
@@ -249,8 +249,8 @@ fn link(id: u64, path: &[u8], first: &[u8]) -> HardLink {
 
 fn push() -> Hello {
     Hello {
-        token: Token([7; 16]),
-        request: Request::Push {
+        token: CopyToken([7; 16]),
+        request: CopyRequest::Push {
             destination: RelPath::from_bytes(b"in/coming").unwrap(),
             into: true,
             overwrite: false,
@@ -270,8 +270,8 @@ fn push() -> Hello {
 
 fn pull() -> Hello {
     Hello {
-        token: Token([7; 16]),
-        request: Request::Pull {
+        token: CopyToken([7; 16]),
+        request: CopyRequest::Pull {
             recursive: true,
             sources: vec![RelPath::root(), RelPath::from_bytes(b"data/x").unwrap()],
         },
@@ -367,8 +367,8 @@ fn encoded(frames: &[Frame]) -> Vec<u8> {
     bytes
 }
 
-fn entry(id: u64, path: &[u8]) -> Head {
-    Head {
+fn entry(id: u64, path: &[u8]) -> EntryHead {
+    EntryHead {
         id,
         source: 0,
         path: RelPath::from_bytes(path).unwrap(),
@@ -377,7 +377,7 @@ fn entry(id: u64, path: &[u8]) -> Head {
 
 pub(super) fn grant_files() -> Vec<Seed> {
     let key = PublicKey::from_bytes([3; 32]);
-    texts(&[
+    text_seeds(&[
         (
             "file",
             &format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"in\", \"a/b\"]\n"),

@@ -1,6 +1,6 @@
 use super::*;
 
-fn way(end_unix_ms: u64, rate: u64) -> Path {
+fn reserved_path(end_unix_ms: u64, rate: u64) -> ConnectorPath {
     let grant = CircuitGrant {
         circuit: b"12".to_vec(),
         holder: PublicKey::from_bytes([1; 32]),
@@ -14,10 +14,10 @@ fn way(end_unix_ms: u64, rate: u64) -> Path {
         issuer: PublicKey::from_bytes([3; 32]),
         signature: [0; 64],
     };
-    Path {
+    ConnectorPath {
         route: "192.0.2.1:7510".parse().unwrap(),
         source: None,
-        mark: Some(Mark::Grant(Arc::new(grant))),
+        mark: Some(ReservationMark::Grant(Arc::new(grant))),
     }
 }
 
@@ -25,12 +25,12 @@ fn way(end_unix_ms: u64, rate: u64) -> Path {
 /// streams.
 #[test]
 fn renewed_grant_keeps_its_path() {
-    let mut paths = Paths::default();
-    let first = paths.number(way(60_000, 5));
+    let mut paths = ConnectorPaths::default();
+    let first = paths.path_number(reserved_path(60_000, 5));
     for renewals in 2..=2 * MAX_ROUTES as u64 {
         let end = renewals * 60_000;
-        assert_eq!(paths.number(way(end, 5)), first);
-        let Some(Mark::Grant(shown)) = &paths.all[0].mark else {
+        assert_eq!(paths.path_number(reserved_path(end, 5)), first);
+        let Some(ReservationMark::Grant(shown)) = &paths.all[0].mark else {
             panic!("it has a grant")
         };
         assert_eq!(
@@ -39,12 +39,12 @@ fn renewed_grant_keeps_its_path() {
         );
     }
     assert_ne!(
-        paths.number(way(60_000, 6)),
+        paths.path_number(reserved_path(60_000, 6)),
         first,
         "its streams are paced otherwise"
     );
-    let mut elsewhere = way(60_000, 5);
+    let mut elsewhere = reserved_path(60_000, 5);
     elsewhere.route = "192.0.2.2:7510".parse().unwrap();
-    assert_ne!(paths.number(elsewhere), first);
+    assert_ne!(paths.path_number(elsewhere), first);
     assert_eq!(paths.all.len(), 3);
 }

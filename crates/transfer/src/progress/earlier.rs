@@ -3,12 +3,12 @@
 
 /// Files and bytes of earlier copies of a run that the current one has not found yet.
 #[derive(Debug, Default)]
-pub(super) struct Earlier {
+pub(super) struct EarlierCopies {
     files: u64,
     bytes: u64,
 }
 
-impl Earlier {
+impl EarlierCopies {
     /// Adds the totals of a lost copy.
     pub(super) fn add(&mut self, files: u64, bytes: u64) {
         self.files = self.files.saturating_add(files);
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn files_of_the_same_run_are_not_reported_as_unchanged() {
-        let mut earlier = Earlier::default();
+        let mut earlier = EarlierCopies::default();
         assert_eq!(earlier.take_unchanged(5), (1, 5));
         // Two files of 10 bytes, and 7 bytes of a third.
         earlier.add(2, 27);

@@ -9,7 +9,7 @@ use crate::tree_hash::Hash;
 /// An event. Paths are formatted for people; names at the destination are as the user would write
 /// them.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum TransferEvent {
     /// A stream is open.
     StreamOpened {
         /// Number of the stream.
@@ -37,12 +37,12 @@ pub enum Event {
         patience: Duration,
     },
     /// Data arrives again after [`Event::Waiting`].
-    Back {
+    ArrivalResumed {
         /// Time for which nothing had arrived.
         after: Duration,
     },
     /// The server has lost the copy. Another one replaces it, and every entry is reported again.
-    BegunAgain {
+    CopyReplaced {
         /// Message or behaviour of the server that showed it.
         reason: String,
     },
@@ -101,7 +101,7 @@ pub enum Standstill {
 impl Standstill {
     /// Returns the time after which the standstill counts.
     #[must_use]
-    pub const fn after(self) -> Duration {
+    pub const fn min_duration(self) -> Duration {
         match self {
             // By then, either the first connection's SYN was lost, which is retransmitted after a
             // second (RFC 6298, section 2), or the path is very long.
@@ -116,7 +116,7 @@ impl Standstill {
 
 impl fmt::Display for Standstill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let after = quantities::Time(self.after());
+        let after = quantities::Time(self.min_duration());
         match self {
             Self::Unopened => write!(f, "the direct route was not open after {after}"),
             Self::Failed => f.write_str("the direct route could not be opened"),
@@ -173,10 +173,10 @@ impl RouteStanding {
 /// Receiver of events. It is called from several threads, and must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Receives an event.
-    fn event(&self, event: Event);
+    fn event(&self, event: TransferEvent);
 }
 
 /// Ignores events.
 impl Observer for () {
-    fn event(&self, _: Event) {}
+    fn event(&self, _: TransferEvent) {}
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use drs::Tally;
-use longhaul_session::{FlowWatch, Seen};
+use drs::LimitTally;
+use longhaul_session::{FlowObservations, FlowWatch};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ pub struct StreamCounters {
     pub open: AtomicBool,
     /// True at the server's end, which reports its state to the client.
     reports: bool,
-    ends: Mutex<KnownEnds>,
+    ends: Mutex<ConnectionState>,
     /// True if the stream must end once all that it carries is answered.
     retiring: watch::Sender<bool>,
     /// Copy of [`Progress::max_streams`](super::Progress::max_streams).
@@ -48,7 +48,7 @@ pub struct StreamCounters {
 
 /// Knowledge about a stream's connections.
 #[derive(Debug)]
-struct KnownEnds {
+struct ConnectionState {
     /// Watch of this end's connection, if it is watched.
     watch: Option<Arc<FlowWatch>>,
     /// Last report of the server.
@@ -56,27 +56,27 @@ struct KnownEnds {
     /// Schedule of the reports to the other end.
     schedule: ReportSchedule,
     /// Totals of the connections that have ended.
-    ended: Ends,
+    ended: ConnectionEnds,
 }
 
-impl KnownEnds {
-    fn of(watch: Option<Arc<FlowWatch>>) -> Self {
+impl ConnectionState {
+    fn from_watch(watch: Option<Arc<FlowWatch>>) -> Self {
         Self {
             watch,
             reported: None,
             schedule: ReportSchedule::default(),
-            ended: Ends::default(),
+            ended: ConnectionEnds::default(),
         }
     }
 
-    fn all(&self) -> Ends {
+    fn all(&self) -> ConnectionEnds {
         let here = self
             .watch
             .as_ref()
-            .map(|watch| watch.seen())
+            .map(|watch| watch.observations())
             .unwrap_or_default();
         let mut ends = self.ended.clone();
-        ends.go_on(Ends {
+        ends.continue_with(ConnectionEnds {
             here,
             there: self
                 .reported
@@ -94,11 +94,11 @@ impl KnownEnds {
 
 /// Observations of a stream's two connections, by their own ends.
 #[derive(Debug, Clone, Default)]
-pub struct Ends {
+pub struct ConnectionEnds {
     /// Observations of this end.
-    pub here: Seen,
+    pub here: FlowObservations,
     /// Limits of the server's end, as far as it has reported them.
-    pub there: Tally,
+    pub there: LimitTally,
     /// Number of streams that the server advises.
     pub advised_there: Option<u32>,
     /// Segments that the server retransmitted.
@@ -106,11 +106,11 @@ pub struct Ends {
 }
 
 /// Maximum number of right-sizing actions that are kept for a stream that reconnects.
-const MAX_ACTIONS: usize = 32;
+const MAX_KEPT_ACTIONS: usize = 32;
 
-impl Ends {
+impl ConnectionEnds {
     /// Adds the next connection. Counters add up, and momentary values are those of the later one.
-    fn go_on(&mut self, later: Self) {
+    fn continue_with(&mut self, later: Self) {
         let before = std::mem::replace(self, later);
         let (here, now) = (before.here, &mut self.here);
         let mut tally = here.tally;
@@ -119,7 +119,7 @@ impl Ends {
         now.advice = now.advice.or(here.advice);
         let mut actions = here.actions;
         actions.append(&mut now.actions);
-        actions.truncate(MAX_ACTIONS);
+        actions.truncate(MAX_KEPT_ACTIONS);
         now.actions = actions;
         if now.rtt.is_zero() {
             now.rtt = here.rtt;
@@ -156,7 +156,7 @@ impl StreamCounters {
             retransmits_known: AtomicBool::new(false),
             open: AtomicBool::new(true),
             reports,
-            ends: Mutex::new(KnownEnds::of(flow)),
+            ends: Mutex::new(ConnectionState::from_watch(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
             is_waiting: AtomicBool::new(false),
@@ -174,7 +174,7 @@ impl StreamCounters {
     pub(crate) fn report(&self) -> Option<FlowReport> {
         let ends = self.ends.lock();
         let watch = ends.watch.as_ref().filter(|_| self.reports)?;
-        Some(FlowReport::of(&watch.seen()))
+        Some(FlowReport::from_observation(&watch.observations()))
     }
 
     /// Returns the report of this end, if one is due.
@@ -189,7 +189,7 @@ impl StreamCounters {
     }
 
     /// Returns the observations of both ends.
-    pub fn ends(&self) -> Ends {
+    pub fn ends(&self) -> ConnectionEnds {
         self.ends.lock().all()
     }
 
@@ -197,9 +197,9 @@ impl StreamCounters {
     pub(crate) fn reopen(&self, watch: Option<Arc<FlowWatch>>) {
         let mut ends = self.ends.lock();
         let ended = ends.all();
-        *ends = KnownEnds {
+        *ends = ConnectionState {
             ended,
-            ..KnownEnds::of(watch)
+            ..ConnectionState::from_watch(watch)
         };
         drop(ends);
         self.retiring.send_replace(false);
@@ -208,7 +208,7 @@ impl StreamCounters {
     }
 
     /// Notes that the connection has ended, with its retransmitted segments if known.
-    pub(crate) fn closed(&self, retransmits: Option<u64>) {
+    pub(crate) fn record_closed(&self, retransmits: Option<u64>) {
         if let Some(retransmits) = retransmits {
             self.retransmits.fetch_add(retransmits, Ordering::Relaxed);
             self.retransmits_known.store(true, Ordering::Relaxed);
@@ -218,9 +218,9 @@ impl StreamCounters {
 
     /// Notes that the server has accepted the stream, and reported the maximum of a copy
     /// (LH-COPY-9).
-    pub(crate) fn accepted(&self, max_streams: u16) {
+    pub(crate) fn record_accepted(&self, max_streams: u16) {
         self.accepted.store(true, Ordering::Relaxed);
-        self.arrived();
+        self.record_arrival();
         let max_streams = Some(usize::from(max_streams).max(1));
         self.max_streams.send_if_modified(|known| {
             let is_new = *known != max_streams;
@@ -253,7 +253,7 @@ impl StreamCounters {
 
     /// Notes that data has arrived. A refusal is no sign that the copy is alive, so only accepted
     /// streams count.
-    pub(crate) fn arrived(&self) {
+    pub(crate) fn record_arrival(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
         if self.is_accepted() {
             self.arrivals.fetch_add(1, Ordering::Relaxed);
@@ -261,7 +261,7 @@ impl StreamCounters {
     }
 
     /// Notes that nothing has arrived, and this end waits for it.
-    pub(crate) fn waits(&self) {
+    pub(crate) fn record_wait(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
     }
 
@@ -276,7 +276,7 @@ impl StreamCounters {
     }
 
     /// Waits until the stream is marked to end.
-    pub(crate) async fn retirement(&self) {
+    pub(crate) async fn wait_retired(&self) {
         // `self` holds the sender, so it cannot be gone.
         let _ = self
             .retiring
@@ -290,12 +290,12 @@ impl StreamCounters {
 mod tests {
     use std::time::Duration;
 
-    use super::super::Progress;
+    use super::super::TransferProgress;
     use super::*;
 
     #[test]
     fn reopened_stream_continues_its_counters() {
-        let progress = Progress::default();
+        let progress = TransferProgress::default();
         let counters = progress.add_stream("direct", None, false);
         for reconnect in 1..=10u64 {
             counters.receive(FlowReport {
@@ -303,7 +303,7 @@ mod tests {
                 retransmits: 3,
                 ..FlowReport::default()
             });
-            counters.closed(Some(7));
+            counters.record_closed(Some(7));
             counters.reopen(None);
             assert_eq!(progress.streams().len(), 1);
             assert_eq!(counters.retransmits.load(Ordering::Relaxed), 7 * reconnect);
@@ -315,17 +315,17 @@ mod tests {
 
     #[test]
     fn totals_include_ended_connections_and_state_is_the_latest() {
-        let mut ends = Ends::default();
+        let mut ends = ConnectionEnds::default();
         for (moved, millis) in [(10, 50), (5, 40), (0, 0)] {
-            ends.go_on(Ends {
-                here: Seen {
+            ends.continue_with(ConnectionEnds {
+                here: FlowObservations {
                     moved,
                     sent: 2 * moved,
                     retransmits: 1,
                     rtt: Duration::from_millis(millis),
-                    ..Seen::default()
+                    ..FlowObservations::default()
                 },
-                ..Ends::default()
+                ..ConnectionEnds::default()
             });
         }
         assert_eq!(

@@ -17,12 +17,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::account::Exhausted;
+use crate::account::ResourceExhausted;
 use crate::error::{Failure, FailureKind};
-use crate::manifest::{Manifest, Record};
-use crate::store::{Announced, MadeDir};
+use crate::manifest::{Manifest, ManifestRecord};
+use crate::store::{AnnouncedFile, MadeDir};
 use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Block, Frame, HardLink, Head, Meta, NO_ENTRY, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, Frame, HardLink, Meta, NO_ENTRY};
 
 mod entries;
 mod expect;
@@ -32,26 +32,26 @@ mod outcomes;
 #[cfg(test)]
 mod tests;
 
-pub use expect::Asked;
-pub(crate) use expect::Sent;
-use expect::{Expectation, Unexpected};
+pub use expect::RequestedEntries;
+pub(crate) use expect::SentKind;
+use expect::{Expectation, UnexpectedEntry};
 use files::ArrivingFile;
-pub(crate) use files::Expected;
-pub(crate) use offers::Claim;
+pub(crate) use files::BlockClass;
+pub(crate) use offers::SkipClaim;
 use outcomes::Outcomes;
 
 /// Maximum number of entries in the manifest that wait for an earlier one (LH-COPY-30).
 const MAX_WAITING_ENTRIES: usize = 1 << 20;
 /// Maximum number of failed directories that are reported at the end (LH-COPY-30).
-const MAX_NOTES: usize = 1024;
+const MAX_REPORTED_FAILURES: usize = 1024;
 /// Memory of a record in the manifest while it waits for an earlier one, in bytes.
 const WAITING_BYTES: u64 = 64;
 /// Maximum memory that one event adds to the ledger, in bytes: a file and its path, or a page of
 /// outcomes and a reason.
-pub(crate) const EVENT_BYTES: u64 = 8 * 1024;
+pub(crate) const MAX_EVENT_BYTES: u64 = 8 * 1024;
 
 /// Types that the ledger passes on without looking inside.
-pub(crate) trait Parts {
+pub(crate) trait LedgerTypes {
     /// Destination of an answer.
     type Asker;
     /// Data of a block.
@@ -61,22 +61,22 @@ pub(crate) trait Parts {
 }
 
 /// Answer to one question.
-pub(crate) type Answer = (Frame, Option<Frame>);
+pub(crate) type AnswerFrames = (Frame, Option<Frame>);
 
 /// An action that the caller must perform.
-pub(crate) enum Action<P: Parts> {
+pub(crate) enum LedgerAction<P: LedgerTypes> {
     /// Send an answer.
-    Answer(P::Asker, Answer),
+    Answer(P::Asker, AnswerFrames),
     /// Write a block, and then call [`Ledger::block_written`]. At most one write per file is in
     /// progress.
     Write(BlockWrite<P>),
     /// Commit a file whose hashes agree, and then call [`Ledger::file_placed`].
-    Place(Placement<P>),
+    Commit(FileCommit<P>),
     /// Remove what was written of a file, or leave it for a later copy if `keep`. Then call
     /// [`Ledger::discarded`].
     Discard { file: P::File, keep: bool },
     /// Report the outcome of an entry to the observer, once per entry.
-    Report(Report),
+    Report(EntryReport),
     /// Count this many bytes more, or fewer, as written.
     Count(i64),
     /// All entries are in place. Finish these directories in this order, and then call
@@ -85,9 +85,9 @@ pub(crate) enum Action<P: Parts> {
 }
 
 /// A block to be written.
-pub(crate) struct BlockWrite<P: Parts> {
+pub(crate) struct BlockWrite<P: LedgerTypes> {
     /// File of the block.
-    pub announced: Arc<Announced>,
+    pub announced: Arc<AnnouncedFile>,
     pub file: P::File,
     pub block: Block,
     pub hash: BlockHash,
@@ -95,8 +95,8 @@ pub(crate) struct BlockWrite<P: Parts> {
 }
 
 /// A file to be committed.
-pub(crate) struct Placement<P: Parts> {
-    pub announced: Arc<Announced>,
+pub(crate) struct FileCommit<P: LedgerTypes> {
+    pub announced: Arc<AnnouncedFile>,
     pub hash: Hash,
     /// `None` if no block of it had to be written.
     pub file: Option<P::File>,
@@ -104,9 +104,9 @@ pub(crate) struct Placement<P: Parts> {
 
 /// Outcome of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Report {
-    pub head: Head,
-    pub outcome: Result<Written, Failure>,
+pub(crate) struct EntryReport {
+    pub head: EntryHead,
+    pub outcome: Result<EntryOutcome, Failure>,
     /// Size of a file in place, and its hash if known.
     pub content: Option<(u64, Option<Hash>)>,
 }
@@ -114,24 +114,24 @@ pub(crate) struct Report {
 /// A directory to be finished when everything in it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Directory {
-    pub head: Head,
+    pub head: EntryHead,
     pub meta: Meta,
     pub made: MadeDir,
 }
 
 /// Reason why a frame ends its stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Rejected {
+pub(crate) enum Rejection {
     /// It violates the protocol.
     Protocol(&'static str),
     /// Its memory exceeds the limit.
-    Limit(Exhausted),
+    Limit(ResourceExhausted),
     /// It was not requested.
-    NotAsked(Head, &'static str),
+    NotAsked(EntryHead, &'static str),
 }
 
 /// Stage of the copy.
-enum Stage {
+enum CopyStage {
     Receiving,
     /// The directories are being finished.
     Finishing,
@@ -140,7 +140,7 @@ enum Stage {
 }
 
 /// The receiver's account of a copy.
-pub(crate) struct Ledger<P: Parts> {
+pub(crate) struct CopyLedger<P: LedgerTypes> {
     expectation: Expectation,
     sources: usize,
     files: HashMap<u64, ArrivingFile<P>>,
@@ -156,27 +156,27 @@ pub(crate) struct Ledger<P: Parts> {
     unremoved: usize,
     /// Number of entries, once END has given it.
     end: Option<u64>,
-    stage: Stage,
-    notes: Vec<(Head, Failure)>,
-    memory: Memory,
+    stage: CopyStage,
+    notes: Vec<(EntryHead, Failure)>,
+    memory: LedgerMemory,
 }
 
 /// Memory that the ledger uses of what it was given, in bytes.
-struct Memory {
+struct LedgerMemory {
     begun_with: u64,
     files: u64,
     directories: u64,
     /// Maximum memory, and the reason why there is not more.
     room: u64,
-    refusal: Option<Exhausted>,
+    refusal: Option<ResourceExhausted>,
     /// Set when more memory was used than is available, which ends the copy.
-    exhausted: Option<Exhausted>,
+    exhausted: Option<ResourceExhausted>,
 }
 
-impl<P: Parts> Ledger<P> {
+impl<P: LedgerTypes> CopyLedger<P> {
     /// Creates the account of a copy that `asked` for this, of the given number of sources. It
     /// counts `begun_with` bytes from the start, and uses no more before [`Self::give_room`].
-    pub(crate) fn new(asked: Asked, sources: usize, begun_with: u64) -> Self {
+    pub(crate) fn new(asked: RequestedEntries, sources: usize, begun_with: u64) -> Self {
         Self {
             expectation: Expectation::new(asked, sources),
             sources,
@@ -188,9 +188,9 @@ impl<P: Parts> Ledger<P> {
             directories: Vec::new(),
             unremoved: 0,
             end: None,
-            stage: Stage::Receiving,
+            stage: CopyStage::Receiving,
             notes: Vec::new(),
-            memory: Memory {
+            memory: LedgerMemory {
                 begun_with,
                 files: 0,
                 directories: 0,
@@ -203,19 +203,19 @@ impl<P: Parts> Ledger<P> {
 
     /// Returns the number of bytes of memory that it uses.
     pub(crate) fn bytes(&self) -> u64 {
-        let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
+        let waiting = self.manifest.waiting_records() as u64 * WAITING_BYTES;
         let memory = &self.memory;
         memory.begun_with + memory.files + memory.directories + waiting + self.outcomes.bytes()
     }
 
     /// Sets the maximum memory. It must be called before each event, with [`EVENT_BYTES`] more than
     /// is used, or with the reason why there is not that much.
-    pub(crate) fn give_room(&mut self, room: u64, refusal: Option<Exhausted>) {
+    pub(crate) fn set_room(&mut self, room: u64, refusal: Option<ResourceExhausted>) {
         (self.memory.room, self.memory.refusal) = (room, refusal);
     }
 
     /// Returns an error unless there is room for `more` bytes.
-    fn fits(&self, more: u64) -> Result<(), Exhausted> {
+    fn check_room(&self, more: u64) -> Result<(), ResourceExhausted> {
         match self.memory.refusal {
             Some(exhausted) if self.bytes().saturating_add(more) > self.memory.room => {
                 Err(exhausted)
@@ -229,28 +229,32 @@ impl<P: Parts> Ledger<P> {
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
-    pub(crate) fn admit(&mut self, head: &Head, sent: Sent) -> Result<Option<Failure>, Rejected> {
+    pub(crate) fn admit(
+        &mut self,
+        head: &EntryHead,
+        sent: SentKind,
+    ) -> Result<Option<Failure>, Rejection> {
         if let Some(exhausted) = self.memory.exhausted {
-            return Err(Rejected::Limit(exhausted));
+            return Err(Rejection::Limit(exhausted));
         }
-        if self.manifest.waiting() > MAX_WAITING_ENTRIES {
-            return Err(Rejected::Protocol("its numbering has too many gaps"));
+        if self.manifest.waiting_records() > MAX_WAITING_ENTRIES {
+            return Err(Rejection::Protocol("its numbering has too many gaps"));
         }
         if head.id == NO_ENTRY {
-            return Err(Rejected::Protocol("it reports a failure of no entry"));
+            return Err(Rejection::Protocol("it reports a failure of no entry"));
         }
         if self.end.is_some_and(|entries| head.id >= entries) {
-            return Err(Rejected::Protocol(
+            return Err(Rejection::Protocol(
                 "it sends more entries than it has announced",
             ));
         }
         if (head.source as usize) >= self.sources {
-            return Err(Rejected::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it speaks of a source nobody named"));
         }
         match self.expectation.admit(head, sent) {
             Ok(()) => Ok(None),
-            Err(Unexpected::Fails(failure)) => Ok(Some(failure)),
-            Err(Unexpected::NotAsked(what)) => Err(Rejected::NotAsked(head.clone(), what)),
+            Err(UnexpectedEntry::Fails(failure)) => Ok(Some(failure)),
+            Err(UnexpectedEntry::NotAsked(what)) => Err(Rejection::NotAsked(head.clone(), what)),
         }
     }
 
@@ -258,14 +262,14 @@ impl<P: Parts> Ledger<P> {
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
-    pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejected> {
+    pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejection> {
         let (source, path) = &link.first;
         if *source as usize >= self.sources {
-            return Err(Rejected::Protocol("it speaks of a source nobody named"));
+            return Err(Rejection::Protocol("it speaks of a source nobody named"));
         }
         match self.expectation.may_name(path) {
             true => Ok(()),
-            false => Err(Rejected::NotAsked(
+            false => Err(Rejection::NotAsked(
                 link.head.clone(),
                 "another name of what is beneath a source that was to be one file",
             )),
@@ -273,7 +277,7 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Returns the first source of which nothing has arrived, once everything has.
-    pub(crate) fn missing(&self) -> Option<usize> {
+    pub(crate) fn missing_source(&self) -> Option<usize> {
         self.expectation.missing()
     }
 
@@ -281,8 +285,12 @@ impl<P: Parts> Ledger<P> {
     ///
     /// # Errors
     /// [`Rejected::Protocol`] if an earlier END differs, or more entries have arrived.
-    pub(crate) fn end(&mut self, entries: u64, out: &mut Vec<Action<P>>) -> Result<(), Rejected> {
-        if !matches!(self.stage, Stage::Receiving) {
+    pub(crate) fn handle_end(
+        &mut self,
+        entries: u64,
+        out: &mut Vec<LedgerAction<P>>,
+    ) -> Result<(), Rejection> {
+        if !matches!(self.stage, CopyStage::Receiving) {
             return Ok(()); // All that was announced is here.
         }
         let mut under_way = self
@@ -294,7 +302,7 @@ impl<P: Parts> Ledger<P> {
             || entries < self.manifest.len()
             || under_way.any(|id| *id >= entries)
         {
-            return Err(Rejected::Protocol("it counts its entries in two ways"));
+            return Err(Rejection::Protocol("it counts its entries in two ways"));
         }
         self.end = Some(entries);
         self.conclude(out);
@@ -302,39 +310,40 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Notes that the remains of a failed file have been removed.
-    pub(crate) fn discarded(&mut self, out: &mut Vec<Action<P>>) {
+    pub(crate) fn discarded(&mut self, out: &mut Vec<LedgerAction<P>>) {
         self.unremoved = self.unremoved.saturating_sub(1);
         self.conclude(out);
     }
 
     /// Requests once that the directories be finished, when every entry is recorded and no remains
     /// of failed files are left.
-    fn conclude(&mut self, out: &mut Vec<Action<P>>) {
-        let all_recorded = self.end == Some(self.manifest.len()) && self.manifest.waiting() == 0;
+    fn conclude(&mut self, out: &mut Vec<LedgerAction<P>>) {
+        let all_recorded =
+            self.end == Some(self.manifest.len()) && self.manifest.waiting_records() == 0;
         let all_quiet = self.unremoved == 0
             && self.files.is_empty()
             && self.being_written.is_empty()
             && self.being_compared.is_empty();
-        if !all_recorded || !all_quiet || !matches!(self.stage, Stage::Receiving) {
+        if !all_recorded || !all_quiet || !matches!(self.stage, CopyStage::Receiving) {
             return;
         }
-        self.stage = Stage::Finishing;
+        self.stage = CopyStage::Finishing;
         let mut directories = std::mem::take(&mut self.directories);
         // Deeper directories have higher numbers. Finishing a parent may deny access to its
         // content.
         directories.sort_unstable_by_key(|directory| std::cmp::Reverse(directory.head.id));
-        out.push(Action::Finish(directories));
+        out.push(LedgerAction::Finish(directories));
     }
 
     /// Notes that the directories are finished. The sender receives the `failed` ones before DONE
     /// (LH-COPY-25).
-    pub(crate) fn finished(&mut self, failed: Vec<(Head, Failure)>) {
+    pub(crate) fn finished(&mut self, failed: Vec<(EntryHead, Failure)>) {
         self.memory.directories = 0;
-        let notes = failed.into_iter().take(MAX_NOTES);
+        let notes = failed.into_iter().take(MAX_REPORTED_FAILURES);
         self.notes = notes
             .map(|(head, failure)| {
                 (
-                    Head {
+                    EntryHead {
                         id: NO_ENTRY,
                         ..head
                     },
@@ -342,14 +351,14 @@ impl<P: Parts> Ledger<P> {
                 )
             })
             .collect();
-        self.stage = Stage::Done(self.manifest.hash());
+        self.stage = CopyStage::Done(self.manifest.hash());
     }
 
     /// Returns the hash over everything, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<Hash> {
         match self.stage {
-            Stage::Done(hash) => Some(hash),
-            Stage::Receiving | Stage::Finishing => None,
+            CopyStage::Done(hash) => Some(hash),
+            CopyStage::Receiving | CopyStage::Finishing => None,
         }
     }
 
@@ -377,39 +386,39 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Returns the outcome of an entry, if it is recorded (LH-COPY-19).
-    fn recorded(&self, id: u64) -> Option<Result<Written, Failure>> {
-        self.manifest.has(id).then(|| self.outcomes.of(id))
+    fn recorded(&self, id: u64) -> Option<Result<EntryOutcome, Failure>> {
+        self.manifest.contains(id).then(|| self.outcomes.get(id))
     }
 
     /// Records the outcome of an entry, unless it has one, and returns the recorded one. Must be
     /// followed by [`Self::conclude`].
     fn record(
         &mut self,
-        head: &Head,
-        record: Record<'_>,
-        outcome: Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
-    ) -> Result<Written, Failure> {
+        head: &EntryHead,
+        record: ManifestRecord<'_>,
+        outcome: Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
+    ) -> Result<EntryOutcome, Failure> {
         if let Some(recorded) = self.recorded(head.id) {
             return recorded;
         }
         let record = if outcome.is_ok() {
             record
         } else {
-            Record::Failed
+            ManifestRecord::Failed
         };
         self.manifest
             .record(head.id, head.source, &head.path, record);
         self.outcomes.insert(head.id, &outcome);
         // Reported to any stream that brings more.
-        self.memory.exhausted = self.memory.exhausted.or(self.fits(0).err());
+        self.memory.exhausted = self.memory.exhausted.or(self.check_room(0).err());
         let content = match record {
-            Record::File { size, hash } => Some((size, Some(*hash))),
-            Record::Unchanged { size, .. } => Some((size, None)),
-            Record::HardLink { size, .. } => Some((size, None)),
+            ManifestRecord::File { size, hash } => Some((size, Some(*hash))),
+            ManifestRecord::Unchanged { size, .. } => Some((size, None)),
+            ManifestRecord::HardLink { size, .. } => Some((size, None)),
             _ => None,
         };
-        out.push(Action::Report(Report {
+        out.push(LedgerAction::Report(EntryReport {
             head: head.clone(),
             outcome: outcome.clone(),
             content,
@@ -426,6 +435,6 @@ fn is_worth_keeping(failure: &Failure) -> bool {
 }
 
 /// Returns the RESULT of an entry.
-fn result(id: u64, outcome: Result<Written, Failure>) -> Frame {
+fn result(id: u64, outcome: Result<EntryOutcome, Failure>) -> Frame {
     Frame::Result { id, outcome }
 }

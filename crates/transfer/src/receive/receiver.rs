@@ -14,19 +14,22 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use crate::account::{Account, Held, Resource};
+use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::{Error, Failure, FailureKind};
-use crate::frame_io::Buffers;
+use crate::frame_io::BufferPool;
 use crate::hole_hash::hash_block;
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
-use crate::progress::{Event, Observer, Progress};
+use crate::progress::{Observer, TransferEvent, TransferProgress};
 use crate::receive::ledger::{
-    Action, Answer, Asked, Claim, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
+    AnswerFrames, BlockClass, CopyLedger, Directory, LedgerAction, LedgerTypes, MAX_EVENT_BYTES,
+    Rejection, RequestedEntries, SentKind, SkipClaim,
 };
-use crate::store::{Announced, Comparison, Destination, OnCommit, Resumed, Resumption, Store};
+use crate::store::{
+    AnnouncedFile, Comparison, CopyDestination, FileStore, OnCommit, ResumedFile, Resumption,
+};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer};
+use crate::wire::{Block, CopyInstance, EntryHead, FileOffer, Frame, NO_ENTRY};
 use crate::workers::blocking;
 
 mod perform;
@@ -38,17 +41,17 @@ const COPY_BYTES: u64 = 192 * 1024;
 const SOURCE_BYTES: u64 = 256;
 
 /// Permit to answer once. It limits a peer that asks and never reads the answers.
-pub(crate) type Reply = OwnedPermit<Answer>;
+pub(crate) type AnswerPermit = OwnedPermit<AnswerFrames>;
 
 /// The receiver of a copy.
-pub(crate) struct Receiver<S: Store = Destination> {
+pub(crate) struct Receiver<S: FileStore = CopyDestination> {
     store: S,
-    state: Mutex<State<S>>,
+    state: Mutex<ReceiverState<S>>,
     done: Notify,
     pub account: Arc<Account>,
-    pub progress: Arc<Progress>,
+    pub progress: Arc<TransferProgress>,
     observer: Arc<dyn Observer>,
-    label: Box<dyn Fn(&Head) -> String + Send + Sync>,
+    label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
     /// Held while a file is being resumed, so that only one of several streams that describe it
     /// opens it.
     resuming: tokio::sync::Mutex<()>,
@@ -57,29 +60,29 @@ pub(crate) struct Receiver<S: Store = Destination> {
     ended: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
-struct State<S: Store> {
-    ledger: Ledger<Carried<S>>,
+struct ReceiverState<S: FileStore> {
+    ledger: CopyLedger<ReceiverTypes<S>>,
     /// Instance of the copy that the server has reported.
     instance: Option<CopyInstance>,
     /// Memory that this copy holds on its account.
-    held: Held,
+    held: ResourcePermit,
     /// Memory that the ledger may use, in bytes.
     room: u64,
 }
 
 /// Types that the ledger passes on.
-struct Carried<S>(PhantomData<S>);
+struct ReceiverTypes<S>(PhantomData<S>);
 
-impl<S: Store> Parts for Carried<S> {
-    type Asker = Reply;
+impl<S: FileStore> LedgerTypes for ReceiverTypes<S> {
+    type Asker = AnswerPermit;
     type Data = BlockData;
-    type File = OpenFile<S::File>;
+    type File = PermittedFile<S::File>;
 }
 
 /// A file with its permit among the open files.
-struct OpenFile<F> {
+struct PermittedFile<F> {
     file: Option<F>,
-    _place: Held,
+    _permit: ResourcePermit,
 }
 
 /// Data of a block, and the permits that it holds until it is written.
@@ -87,9 +90,9 @@ pub(crate) struct BlockData {
     pub buffer: Vec<u8>,
     /// Bytes of the buffer that belong to the block.
     pub len: usize,
-    pub buffers: Arc<Buffers>,
+    pub buffers: Arc<BufferPool>,
     pub _in_memory: OwnedSemaphorePermit,
-    pub _place: Held,
+    pub _permit: ResourcePermit,
 }
 
 impl BlockData {
@@ -100,31 +103,31 @@ impl BlockData {
 
 impl Drop for BlockData {
     fn drop(&mut self) {
-        self.buffers.give(std::mem::take(&mut self.buffer));
+        self.buffers.put_back(std::mem::take(&mut self.buffer));
     }
 }
 
-type Actions<S> = Vec<Action<Carried<S>>>;
+type Actions<S> = Vec<LedgerAction<ReceiverTypes<S>>>;
 
-impl<S: Store> Receiver<S> {
+impl<S: FileStore> Receiver<S> {
     /// Creates the receiver of a copy that `asked` for this. Its memory is on `account`.
     ///
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
     pub(crate) fn new(
         store: S,
-        asked: Asked,
+        asked: RequestedEntries,
         account: Arc<Account>,
-        progress: Arc<Progress>,
+        progress: Arc<TransferProgress>,
         observer: Arc<dyn Observer>,
-        label: Box<dyn Fn(&Head) -> String + Send + Sync>,
+        label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
     ) -> Result<Arc<Self>, Error> {
         let sources = store.sources();
         let begun_with = COPY_BYTES + store.name_bytes() + sources as u64 * SOURCE_BYTES;
         let mut held = account.take(Resource::Bookkeeping, 1)?;
         held.set_in_steps(begun_with)?;
-        let state = State {
-            ledger: Ledger::new(asked, sources, begun_with),
+        let state = ReceiverState {
+            ledger: CopyLedger::new(asked, sources, begun_with),
             instance: None,
             held,
             room: begun_with,
@@ -146,35 +149,35 @@ impl<S: Store> Receiver<S> {
 
     /// Returns a channel that disconnects when this receiver is dropped and has released its files.
     /// Only the first call returns it.
-    pub(crate) fn ended(&self) -> Option<mpsc::Receiver<()>> {
+    pub(crate) fn take_end_signal(&self) -> Option<mpsc::Receiver<()>> {
         self.ended.lock().take()
     }
 
     /// Passes an event to the ledger for which it needs at most `EVENT_BYTES` and `more` bytes of
     /// memory.
-    fn event_of<R>(
+    fn event_with_memory<R>(
         &self,
         more: u64,
-        event: impl FnOnce(&mut Ledger<Carried<S>>, &mut Actions<S>) -> R,
+        event: impl FnOnce(&mut CopyLedger<ReceiverTypes<S>>, &mut Actions<S>) -> R,
     ) -> (R, Actions<S>) {
         let mut out = Vec::new();
         let mut state = self.state.lock();
-        let wanted = state.ledger.bytes() + EVENT_BYTES + more;
+        let wanted = state.ledger.bytes() + MAX_EVENT_BYTES + more;
         let refusal = state.held.set_in_steps(wanted).err();
         if refusal.is_none() {
             state.room = wanted;
         }
         let room = state.room;
-        state.ledger.give_room(room, refusal);
+        state.ledger.set_room(room, refusal);
         let result = event(&mut state.ledger, &mut out);
         (result, out)
     }
 
     fn event<R>(
         &self,
-        event: impl FnOnce(&mut Ledger<Carried<S>>, &mut Actions<S>) -> R,
+        event: impl FnOnce(&mut CopyLedger<ReceiverTypes<S>>, &mut Actions<S>) -> R,
     ) -> (R, Actions<S>) {
-        self.event_of(0, event)
+        self.event_with_memory(0, event)
     }
 
     /// Checks that the entry of a frame can belong to this copy, and was requested. An entry that
@@ -190,7 +193,7 @@ impl<S: Store> Receiver<S> {
                 .0
                 .map_err(|why| self.error(why))?;
         }
-        let Some((head, sent)) = Sent::of(&frame) else {
+        let Some((head, sent)) = SentKind::from_frame(&frame) else {
             return Ok(frame);
         };
         let admitted = self.event(|ledger, _| ledger.admit(head, sent)).0;
@@ -203,11 +206,11 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    fn error(&self, why: Rejected) -> Error {
+    fn error(&self, why: Rejection) -> Error {
         match why {
-            Rejected::Protocol(what) => Error::Protocol(what.into()),
-            Rejected::Limit(exhausted) => exhausted.into(),
-            Rejected::NotAsked(head, what) => {
+            Rejection::Protocol(what) => Error::Protocol(what.into()),
+            Rejection::Limit(exhausted) => exhausted.into(),
+            Rejection::NotAsked(head, what) => {
                 Error::NotAsked(format!("{}: {what}", (self.label)(&head)))
             }
         }
@@ -215,10 +218,10 @@ impl<S: Store> Receiver<S> {
 
     /// Checks that everything requested has arrived, once all is in place.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
-        match self.state.lock().ledger.missing() {
+        match self.state.lock().ledger.missing_source() {
             None => Ok(()),
             Some(source) => {
-                let label = (self.label)(&Head {
+                let label = (self.label)(&EntryHead {
                     id: NO_ENTRY,
                     source: source as u32,
                     path: RelPath::root(),
@@ -233,15 +236,15 @@ impl<S: Store> Receiver<S> {
     pub(crate) fn entry(
         self: &Arc<Self>,
         frame: Frame,
-        reply: Reply,
+        reply: AnswerPermit,
         is_waiting: &dyn Fn() -> bool,
     ) {
         let actions = match frame {
-            Frame::Offer(offer) => self.claimed(Claim::Offer(&offer), reply, || {
+            Frame::Offer(offer) => self.claimed(SkipClaim::Offer(&offer), reply, || {
                 self.compare(&offer, is_waiting)
             }),
             Frame::HardLink(link) => {
-                self.claimed(Claim::Link(&link), reply, || self.store.link(&link))
+                self.claimed(SkipClaim::Link(&link), reply, || self.store.link(&link))
             }
             Frame::FileEnd { id, hash } => {
                 // Only described files get here, as `check` ensures.
@@ -292,7 +295,7 @@ impl<S: Store> Receiver<S> {
                 let (wanted, mut actions) =
                     self.event(|ledger, out| ledger.entry(&head, false, reply, out));
                 if wanted {
-                    let record = Record::Symlink { target: &target };
+                    let record = ManifestRecord::Symlink { target: &target };
                     let outcome = self.store.write_symlink(&head, &meta, &target);
                     let outcome = outcome.map_err(Failure::at_destination);
                     actions.extend(
@@ -309,7 +312,11 @@ impl<S: Store> Receiver<S> {
 
     /// Compares an offered file with the existing one. A server reads one file at a time for one
     /// key, because an offer is nearly free and reading a large file is not.
-    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+    fn compare(
+        &self,
+        offer: &FileOffer,
+        is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
         let reading = self
             .account
             .comparing
@@ -321,15 +328,16 @@ impl<S: Store> Receiver<S> {
 
     fn claimed(
         &self,
-        claim: Claim<'_>,
-        reply: Reply,
+        claim: SkipClaim<'_>,
+        reply: AnswerPermit,
         compare: impl FnOnce() -> Result<Comparison, Failure>,
     ) -> Actions<S> {
-        let (wanted, mut actions) = self.event(|ledger, out| ledger.claimed(claim, reply, out));
+        let (wanted, mut actions) =
+            self.event(|ledger, out| ledger.handle_claim(claim, reply, out));
         if wanted {
             let compared = compare().map_err(Failure::at_destination);
             actions.extend(
-                self.event(|ledger, out| ledger.compared(claim, compared, out))
+                self.event(|ledger, out| ledger.claim_checked(claim, compared, out))
                     .1,
             );
         }
@@ -337,11 +345,11 @@ impl<S: Store> Receiver<S> {
     }
 
     /// Returns a callback that reports the outcome of a file in one frame to the ledger.
-    fn small_committed(self: &Arc<Self>, head: Head, size: u64, hash: Hash) -> OnCommit {
+    fn small_committed(self: &Arc<Self>, head: EntryHead, size: u64, hash: Hash) -> OnCommit {
         let receiver = self.clone();
         Box::new(move |outcome| {
             let outcome = outcome.map_err(Failure::at_destination);
-            let record = Record::File { size, hash: &hash };
+            let record = ManifestRecord::File { size, hash: &hash };
             let (_, actions) =
                 receiver.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
             receiver.perform(actions);
@@ -350,7 +358,10 @@ impl<S: Store> Receiver<S> {
 
     /// Handles FILE, which describes a file that arrives in blocks. Nothing is created yet, but
     /// what an earlier copy has left of it is resumed.
-    pub(crate) async fn file(self: &Arc<Self>, announced: Announced) -> Result<(), Error> {
+    pub(crate) async fn handle_file(
+        self: &Arc<Self>,
+        announced: AnnouncedFile,
+    ) -> Result<(), Error> {
         let id = announced.head.id;
         if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok()
         {
@@ -363,7 +374,7 @@ impl<S: Store> Receiver<S> {
                 Resumption::Some((file, in_place)) => {
                     self.announce(announced, &in_place)?;
                     let (_spare, actions) =
-                        self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
+                        self.event(|ledger, out| ledger.assign_permit(id, Ok(file), out));
                     self.perform(actions);
                     return Ok(());
                 }
@@ -375,25 +386,30 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    fn announce(self: &Arc<Self>, announced: Announced, in_place: &[Subtree]) -> Result<(), Error> {
-        let more = Ledger::<Carried<S>>::bytes_of(in_place);
+    fn announce(
+        self: &Arc<Self>,
+        announced: AnnouncedFile,
+        in_place: &[Subtree],
+    ) -> Result<(), Error> {
+        let more = CopyLedger::<ReceiverTypes<S>>::bytes_of(in_place);
         let shown = (announced.head.clone(), announced.size);
-        let (result, actions) = self.event_of(more, |ledger, out| {
+        let (result, actions) = self.event_with_memory(more, |ledger, out| {
             ledger.announce(announced, in_place, out)
         });
         // This counts only what was in place when the file was first described.
         let counted = actions.iter().map(|action| match action {
-            Action::Count(bytes) => bytes.unsigned_abs(),
+            LedgerAction::Count(bytes) => bytes.unsigned_abs(),
             _ => 0,
         });
         let bytes: u64 = counted.sum();
         self.perform(actions);
         result.map_err(|why| self.error(why))?;
         if bytes > 0 {
-            self.progress.resumed(bytes);
+            self.progress.count_resumed(bytes);
             let (head, size) = shown;
             let path = (self.label)(&head);
-            self.observer.event(Event::Resumed { path, bytes, size });
+            self.observer
+                .event(TransferEvent::Resumed { path, bytes, size });
         }
         Ok(())
     }
@@ -401,8 +417,8 @@ impl<S: Store> Receiver<S> {
     /// Opens what an earlier copy has left of a file that no stream has described yet.
     async fn resume(
         self: &Arc<Self>,
-        announced: &Announced,
-    ) -> Result<Resumption<Resumed<OpenFile<S::File>>>, Error> {
+        announced: &AnnouncedFile,
+    ) -> Result<Resumption<ResumedFile<PermittedFile<S::File>>>, Error> {
         let (receiver, file) = (self.clone(), announced.clone());
         let id = announced.head.id;
         if self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
@@ -422,9 +438,9 @@ impl<S: Store> Receiver<S> {
         // A file that cannot be resumed is begun again, which reports any error.
         match resumed {
             Ok(Resumption::Some((file, in_place))) => {
-                let open = OpenFile {
+                let open = PermittedFile {
                     file: Some(file),
-                    _place: place,
+                    _permit: place,
                 };
                 Ok(Resumption::Some((open, in_place)))
             }
@@ -443,14 +459,14 @@ impl<S: Store> Receiver<S> {
         let known = state.instance;
         state.instance = known.or(instance);
         match instance.is_some_and(|instance| state.instance != Some(instance)) {
-            true => Err(Error::started_again()),
+            true => Err(Error::restarted_copy()),
             false => Ok(()),
         }
     }
 
     /// Returns HAVE. See [`Ledger::have`].
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
-        self.state.lock().ledger.have(id, from)
+        self.state.lock().ledger.have_frame(id, from)
     }
 
     /// Checks a block against its file's description. Returns the size of the file, or `None` if
@@ -458,20 +474,27 @@ impl<S: Store> Receiver<S> {
     ///
     /// # Errors
     /// [`Error::Protocol`] if the block does not belong to the file.
-    pub(crate) async fn expects(self: &Arc<Self>, block: &Block) -> Result<Option<u64>, Error> {
-        let expected = self.event(|ledger, _| ledger.expects(block)).0;
-        let Expected::Wanted { size, has_place } = expected.map_err(|why| self.error(why))? else {
+    pub(crate) async fn expected_size(
+        self: &Arc<Self>,
+        block: &Block,
+    ) -> Result<Option<u64>, Error> {
+        let expected = self.event(|ledger, _| ledger.classify_block(block)).0;
+        let BlockClass::Wanted {
+            size,
+            has_permit: has_place,
+        } = expected.map_err(|why| self.error(why))?
+        else {
             return Ok(None);
         };
         if !has_place {
             let place = self.account.open_file().await;
-            let place = place.map(|place| OpenFile {
+            let place = place.map(|place| PermittedFile {
                 file: None,
-                _place: place,
+                _permit: place,
             });
             // Another stream may have got a permit first.
             let (_spare, actions) =
-                self.event(|ledger, out| ledger.give_place(block.id, place, out));
+                self.event(|ledger, out| ledger.assign_permit(block.id, place, out));
             self.perform(actions);
         }
         Ok(Some(size))
@@ -479,8 +502,8 @@ impl<S: Store> Receiver<S> {
 
     /// Handles an arrived block. Returns true if its data is needed. Otherwise the requester is
     /// answered now, or together with earlier ones.
-    pub(crate) fn wants(self: &Arc<Self>, block: &Block, reply: Reply) -> bool {
-        let (wanted, actions) = self.event(|ledger, out| ledger.block(block, reply, out));
+    pub(crate) fn needs_data(self: &Arc<Self>, block: &Block, reply: AnswerPermit) -> bool {
+        let (wanted, actions) = self.event(|ledger, out| ledger.block_arrived(block, reply, out));
         self.perform(actions);
         wanted
     }
@@ -508,14 +531,14 @@ impl<S: Store> Receiver<S> {
 
     /// Handles END, which gives the number of entries. Returns the argument for [`Self::finish`] if
     /// that must be called.
-    pub(crate) fn end(&self, entries: u64) -> Result<Option<Finish<S>>, Error> {
-        let (result, actions) = self.event(|ledger, out| ledger.end(entries, out));
+    pub(crate) fn handle_end(&self, entries: u64) -> Result<Option<FinishActions<S>>, Error> {
+        let (result, actions) = self.event(|ledger, out| ledger.handle_end(entries, out));
         result.map_err(|why| self.error(why))?;
-        Ok((!actions.is_empty()).then_some(Finish(actions)))
+        Ok((!actions.is_empty()).then_some(FinishActions(actions)))
     }
 
     /// Performs what END requires. Blocking.
-    pub(crate) fn finish(self: &Arc<Self>, finish: Finish<S>) {
+    pub(crate) fn finish(self: &Arc<Self>, finish: FinishActions<S>) {
         self.perform(finish.0);
     }
 
@@ -530,7 +553,7 @@ impl<S: Store> Receiver<S> {
     }
 
     /// Waits until everything is in place.
-    pub(crate) async fn concluded(&self) {
+    pub(crate) async fn wait_concluded(&self) {
         loop {
             let changed = self.done.notified();
             if self.conclusion().is_some() {
@@ -542,9 +565,9 @@ impl<S: Store> Receiver<S> {
 }
 
 /// Actions that the end of a copy requires.
-pub(crate) struct Finish<S: Store>(Actions<S>);
+pub(crate) struct FinishActions<S: FileStore>(Actions<S>);
 
-impl<S: Store> Drop for Receiver<S> {
+impl<S: FileStore> Drop for Receiver<S> {
     /// Leaves the directories of a copy that ended early as the source has them, for the next copy
     /// to fill.
     fn drop(&mut self) {

@@ -13,23 +13,27 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::account::Resource;
 use crate::error::Error;
-use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::hole_hash::is_mostly_hole;
 use crate::limits::STREAM_BYTES;
 use crate::progress::StreamCounters;
-use crate::receive::ledger::Answer;
-use crate::receive::receiver::{BlockData, Receiver, Reply};
-use crate::store::{Announced, Store};
+use crate::receive::ledger::AnswerFrames;
+use crate::receive::receiver::{AnswerPermit, BlockData, Receiver};
+use crate::store::{AnnouncedFile, FileStore};
 use crate::tree_hash::{BlockHasher, Subtree};
-use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES, RefusalKind};
+use crate::wire::{
+    BLOCK_LOG2, Frame, MAX_BODY_BYTES, MAX_DETAIL_BYTES, MAX_HAVE_SUBTREES, RefusalKind,
+};
 use crate::workers::Workers;
 
 /// Maximum number of answers that wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
 /// Memory for HAVE frames, in bytes: one that waits, one being encoded, and one being written.
 const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
-const ANSWER_BYTES: usize = MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
-const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY + SESSION_BYTES <= STREAM_BYTES);
+const ANSWER_BYTES: usize =
+    MAX_WAITING_ANSWERS * (size_of::<AnswerFrames>() + 2 * MAX_DETAIL_BYTES / 3);
+const _: () =
+    assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY_BYTES + SESSION_BYTES <= STREAM_BYTES);
 /// Maximum number of blocks of one stream in memory: one being read, the others being written.
 const MAX_BLOCKS_IN_MEMORY: usize = 4;
 /// Maximum number of entries in one frame that go to a blocking thread together, and of their
@@ -68,11 +72,11 @@ pub(crate) async fn receive_stream<S, R, W>(
     after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error>
 where
-    S: Store,
+    S: FileStore,
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    let (answers, waiting) = mpsc::channel::<Answer>(MAX_WAITING_ANSWERS);
+    let (answers, waiting) = mpsc::channel::<AnswerFrames>(MAX_WAITING_ANSWERS);
     let (haves, in_place) = mpsc::channel::<Frame>(1);
     let workers = Workers::default();
     let read = read_frames(
@@ -82,7 +86,7 @@ where
         (answers.clone(), haves),
         &workers,
     );
-    let waiting = Waiting {
+    let waiting = QueuedFrames {
         answers: &answers,
         waiting,
         in_place,
@@ -96,22 +100,22 @@ where
 }
 
 /// Frames that wait to be sent.
-struct Waiting<'a> {
-    answers: &'a mpsc::Sender<Answer>,
-    waiting: mpsc::Receiver<Answer>,
+struct QueuedFrames<'a> {
+    answers: &'a mpsc::Sender<AnswerFrames>,
+    waiting: mpsc::Receiver<AnswerFrames>,
     /// HAVE frames, which answer no question.
     in_place: mpsc::Receiver<Frame>,
 }
 
-async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
+async fn write_answers<S: FileStore, W: AsyncWrite + Unpin>(
     receiver: &Receiver<S>,
     counters: &StreamCounters,
     writer: &mut W,
-    waiting: Waiting<'_>,
+    waiting: QueuedFrames<'_>,
     greeting: &[u8],
     after_done: AfterDone<'_>,
 ) -> Result<StreamEnd, Error> {
-    let Waiting {
+    let QueuedFrames {
         answers,
         mut waiting,
         mut in_place,
@@ -122,9 +126,9 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     let (mut concluded, mut said_done) = (false, false);
     let mut said_retire = false;
     let quiet = if counters.reports() {
-        FLOW_EVERY
+        FLOW_REPORT_INTERVAL
     } else {
-        KEEP_ALIVE
+        KEEP_ALIVE_INTERVAL
     };
     loop {
         out.clear();
@@ -142,8 +146,8 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
                 }
                 None => std::future::pending().await,
             },
-            () = receiver.concluded(), if !concluded => concluded = true,
-            () = counters.retirement(), if !said_retire => {
+            () = receiver.wait_concluded(), if !concluded => concluded = true,
+            () = counters.wait_retired(), if !said_retire => {
                 said_retire = true;
                 Frame::Retire.encode(&mut out);
             }
@@ -178,27 +182,27 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     }
 }
 
-fn put((first, second): Answer, out: &mut Vec<u8>) {
+fn put((first, second): AnswerFrames, out: &mut Vec<u8>) {
     first.encode(out);
     if let Some(second) = second {
         second.encode(out);
     }
 }
 
-async fn read_frames<S: Store, R: AsyncRead + Unpin>(
+async fn read_frames<S: FileStore, R: AsyncRead + Unpin>(
     receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
-    (answers, haves): (mpsc::Sender<Answer>, mpsc::Sender<Frame>),
+    (answers, haves): (mpsc::Sender<AnswerFrames>, mpsc::Sender<Frame>),
     workers: &Workers,
 ) -> Result<StreamEnd, Error> {
     let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
-    let mut batch: Vec<(Frame, Reply)> = Vec::new();
+    let mut batch: Vec<(Frame, AnswerPermit)> = Vec::new();
     // Frames of a batch keep the data read around them alive, so this is the memory that they take.
     let mut batch_from = 0;
     loop {
-        let full =
-            batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
+        let full = batch.len() >= MAX_BATCH_ENTRIES
+            || reader.frame_bytes() - batch_from >= MAX_BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
             // The number of batches is limited, so that a fast peer does not outrun the disk.
             let permit = in_memory
@@ -206,7 +210,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 .acquire_owned()
                 .await
                 .map_err(|_| closed())?;
-            let place = receiver.account.wait(Resource::Buffers).await;
+            let place = receiver.account.acquire(Resource::Buffers).await;
             let (receiver, batch, answers) = (
                 receiver.clone(),
                 std::mem::take(&mut batch),
@@ -219,7 +223,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 }
             });
         }
-        let taken_before = reader.taken();
+        let taken_before = reader.frame_bytes();
         let Some(incoming) = reader.next().await? else {
             return Ok(match receiver.conclusion() {
                 Some(_) => StreamEnd::Finished,
@@ -227,8 +231,8 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
             });
         };
         match incoming {
-            Incoming::Block(block, said) => {
-                let size = receiver.expects(&block).await?;
+            IncomingFrame::Block(block, said) => {
+                let size = receiver.expected_size(&block).await?;
                 let holes = match &receiver.account.holes {
                     Some(one) if size.is_some() && is_mostly_hole(&block) => {
                         Some(one.acquire().await.map_err(|_| closed())?)
@@ -240,7 +244,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     .acquire_owned()
                     .await
                     .map_err(|_| closed())?;
-                let place = receiver.account.wait(Resource::Buffers).await;
+                let place = receiver.account.acquire(Resource::Buffers).await;
                 let mut buffer = receiver.account.buffers().take();
                 let len = block.data_len();
                 if buffer.len() < len {
@@ -260,7 +264,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 reader.read_data(data, arrived).await?;
                 let mut hash = hasher.map(BlockHasher::finish);
                 if said.is_some() {
-                    let clear = &receiver.progress.bytes_clear;
+                    let clear = &receiver.progress.bytes_plaintext;
                     clear.fetch_add(len as u64, Ordering::Relaxed);
                 }
                 if let (Some(size), Some(_)) = (size, &holes) {
@@ -277,20 +281,20 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     len,
                     buffers: receiver.account.buffers().clone(),
                     _in_memory: permit,
-                    _place: place,
+                    _permit: place,
                 };
                 let reply = reserve(&answers).await?;
                 if size.is_some() {
                     counters.bytes.fetch_add(len as u64, Ordering::Relaxed);
                 }
-                if receiver.wants(&block, reply)
+                if receiver.needs_data(&block, reply)
                     && let Some(size) = size
                 {
                     let receiver = receiver.clone();
                     workers.spawn(move || receiver.block(block, data, size, hash, said));
                 }
             }
-            Incoming::Frame(frame) => match receiver.check(frame)? {
+            IncomingFrame::Frame(frame) => match receiver.check(frame)? {
                 Frame::File {
                     head,
                     meta,
@@ -301,14 +305,14 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     // The walk is ahead of this entry, and its totals may be reported much later.
                     receiver.progress.set_found(0, size, false);
                     let id = head.id;
-                    let announced = Announced {
+                    let announced = AnnouncedFile {
                         head,
                         meta,
                         size,
                         block_log2,
                         identity,
                     };
-                    receiver.file(announced).await?;
+                    receiver.handle_file(announced).await?;
                     let mut next = identity.map(|_| 0);
                     while let Some((have, behind)) = next.and_then(|from| receiver.have(id, from)) {
                         haves.send(have).await.map_err(|_| closed())?;
@@ -334,7 +338,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 }
                 Frame::End { entries, bytes } => {
                     receiver.progress.set_found(entries, bytes, true);
-                    if let Some(finish) = receiver.end(entries)? {
+                    if let Some(finish) = receiver.handle_end(entries)? {
                         let receiver = receiver.clone();
                         workers.spawn(move || receiver.finish(finish));
                     }
@@ -350,7 +354,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     instance,
                     ..
                 } => {
-                    counters.accepted(max_streams);
+                    counters.record_accepted(max_streams);
                     receiver.accepted(instance)?;
                 }
                 Frame::KeepAlive => {}
@@ -377,13 +381,13 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
 /// Converts a REFUSE to an error.
 pub(crate) fn refused(kind: RefusalKind, detail: String) -> Error {
     match kind {
-        RefusalKind::What => Error::Refused(detail),
-        RefusalKind::WhoAsks => Error::Unauthorised(detail),
-        RefusalKind::When => Error::Limit(detail),
+        RefusalKind::Request => Error::Refused(detail),
+        RefusalKind::Key => Error::Unauthorised(detail),
+        RefusalKind::Limit => Error::Limit(detail),
     }
 }
 
-async fn reserve(answers: &mpsc::Sender<Answer>) -> Result<Reply, Error> {
+async fn reserve(answers: &mpsc::Sender<AnswerFrames>) -> Result<AnswerPermit, Error> {
     answers.clone().reserve_owned().await.map_err(|_| closed())
 }
 

@@ -14,15 +14,15 @@ use crate::account::Account;
 use crate::error::{Failure, FailureKind};
 use crate::frame_io::FrameReader;
 use crate::path::RelPath;
-use crate::progress::Progress;
-use crate::receive::{AfterDone, Asked, Receiver, receive_stream};
-use crate::send::schedule::Found;
+use crate::progress::TransferProgress;
+use crate::receive::{AfterDone, Receiver, RequestedEntries, receive_stream};
+use crate::send::schedule::FoundEntry;
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
-use crate::send::{ClearData, Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, OnCommit, Resumed, Resumption, Store};
+use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
+use crate::store::{AnnouncedFile, FileStore, MadeDir, OnCommit, ResumedFile, Resumption};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash, Subtree, TreeHash};
-use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, Meta, SourceIdentity};
 
 /// Offset of the missing part: 4 TiB.
 const THERE: u64 = 1 << 42;
@@ -54,11 +54,11 @@ impl Source for Huge {
             0,
             RelPath::root(),
             Meta::default(),
-            Found::File { size: SIZE },
+            FoundEntry::File { size: SIZE },
         )
     }
 
-    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+    fn open(&self, _: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
         Ok(Box::new(Self))
     }
 }
@@ -97,7 +97,7 @@ struct Kept {
 
 struct Keeper(Arc<Kept>);
 
-impl Store for Keeper {
+impl FileStore for Keeper {
     type File = ();
 
     fn sources(&self) -> usize {
@@ -108,16 +108,16 @@ impl Store for Keeper {
         0
     }
 
-    fn may_resume(&self, _: &Announced) -> Resumption<()> {
+    fn may_resume(&self, _: &AnnouncedFile) -> Resumption<()> {
         Resumption::Some(())
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<()>>, Failure> {
+    fn resume(&self, announced: &AnnouncedFile) -> Result<Resumption<ResumedFile<()>>, Failure> {
         assert_eq!((announced.size, announced.block_log2), (SIZE, BLOCK_LOG2));
         Ok(Resumption::Some(((), vec![there()])))
     }
 
-    fn create(&self, _: &Announced) -> Result<(), Failure> {
+    fn create(&self, _: &AnnouncedFile) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -128,18 +128,18 @@ impl Store for Keeper {
 
     fn commit(&self, (): (), _: &Meta, size: u64, hash: &Hash, done: OnCommit) {
         *self.0.placed.lock() = Some((size, *hash));
-        done(Ok(Written::New));
+        done(Ok(EntryOutcome::New));
     }
 
-    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+    fn write_small(&self, _: &EntryHead, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
         done(Err(Failure::new(FailureKind::Io)));
     }
 
-    fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {
+    fn write_symlink(&self, _: &EntryHead, _: &Meta, _: &[u8]) -> Result<EntryOutcome, Failure> {
         Err(Failure::new(FailureKind::Io))
     }
 
-    fn make_dir(&self, _: &Head, _: &Meta) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, _: &EntryHead, _: &Meta) -> Result<MadeDir, Failure> {
         Err(Failure::new(FailureKind::Io))
     }
 
@@ -147,11 +147,11 @@ impl Store for Keeper {
         false
     }
 
-    fn finish_dir(&self, _: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+    fn finish_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+    fn leave_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) {}
 
     fn finish(&self) -> Vec<Failure> {
         Vec::new()
@@ -162,11 +162,11 @@ impl Store for Keeper {
 async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["huge".into()]);
-    let progress = Arc::new(Progress::default());
-    let queue = Queue::new(
-        Sources::of(Huge),
+    let progress = Arc::new(TransferProgress::default());
+    let queue = WorkQueue::new(
+        Sources::from_source(Huge),
         true,
-        Account::alone(),
+        Account::unshared(),
         Arc::default(),
         Arc::new(()),
         labels(),
@@ -174,8 +174,8 @@ async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     .unwrap();
     let receiver = Receiver::new(
         Keeper(kept.clone()),
-        Asked::Anything,
-        Account::alone(),
+        RequestedEntries::Anything,
+        Account::unshared(),
         progress.clone(),
         Arc::new(()),
         labels(),
@@ -191,7 +191,7 @@ async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     let (mut near_read, mut far_read) = (FrameReader::new(near_read), FrameReader::new(far_read));
     let counters = progress.add_stream("here", None, false);
     let unwatched = queue.progress.add_stream("here", None, false);
-    let clear = ClearData::never();
+    let clear = PlaintextSetting::disabled();
     let send = send_stream(
         &queue,
         0,

@@ -14,19 +14,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::account::{Account, Exhausted, Held, Resource};
+use crate::account::{Account, Resource, ResourceExhausted, ResourcePermit};
 use crate::error::{Error, Failure};
 use crate::path::RelPath;
-use crate::progress::{Event, NotKeptCounts, Observer, Progress};
-use crate::send::read::{OpenFile, Reports};
+use crate::progress::{NotKeptCounts, Observer, TransferEvent, TransferProgress};
+use crate::send::read::{OpenSourceFile, ReadReports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, Inode, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say,
-    Schedule, StreamId, Wake, Work, entry_memory,
+    EntryResult, FoundEntry, IN_FLIGHT_BYTES, MAX_BATCH_ENTRIES, NextStep, Presence, ResumedReport,
+    Schedule, SourceInode, StreamId, StreamWork, WakeTarget, WholeFileMessage, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Placement, Written};
+use crate::wire::{Compare, CopyInstance, EntryHead, EntryOutcome, Frame, Meta, Placement};
 
 #[cfg(test)]
 mod tests;
@@ -38,8 +38,8 @@ const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const WORK_RESERVE: u64 = MAX_BATCH_ENTRIES as u64 * IN_FLIGHT_BYTES;
 
 /// The queue of one copy.
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct WorkQueue {
+    state: Mutex<WorkQueueState>,
     /// The walk waits here for room.
     room: Condvar,
     /// Streams wait here for work, and everyone for the end.
@@ -55,23 +55,23 @@ pub(crate) struct Queue {
     pub account: Arc<Account>,
     /// True if the receiver understands NOT_KEPT.
     reports_not_kept: AtomicBool,
-    pub progress: Arc<Progress>,
+    pub progress: Arc<TransferProgress>,
     pub observer: Arc<dyn Observer>,
     /// Function that names entries for the observer.
-    pub label: Box<dyn Fn(&Head) -> String + Send + Sync>,
+    pub label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
 }
 
-struct State {
+struct WorkQueueState {
     schedule: Schedule,
-    open_files: HashMap<u64, Arc<OpenFile>>,
+    open_files: HashMap<u64, Arc<OpenSourceFile>>,
     /// Memory of the schedule.
-    held: Held,
+    held: ResourcePermit,
 }
 
-impl State {
+impl WorkQueueState {
     /// Accounts for the memory of the schedule, and for additional bytes of entries and pieces of
     /// work.
-    fn account(&mut self, entry_bytes: u64, work_items: u64) -> Result<(), Exhausted> {
+    fn account(&mut self, entry_bytes: u64, work_items: u64) -> Result<(), ResourceExhausted> {
         let memory = self.schedule.memory();
         let work = memory
             .work
@@ -92,15 +92,15 @@ impl State {
 }
 
 /// Result of a stream's request for work.
-pub(crate) enum Taken {
-    Work(Vec<Work>),
+pub(crate) enum TakeResult {
+    Work(Vec<StreamWork>),
     /// There is no work now. Ask again when woken, or after this time.
     Nothing(Duration),
     /// The queue is over.
     Over,
 }
 
-impl Queue {
+impl WorkQueue {
     /// Creates a queue for what is found beneath `sources`. Its memory and open files are on
     /// `account`. With `resume`, a later copy may resume its files.
     ///
@@ -110,11 +110,11 @@ impl Queue {
         sources: impl Into<Arc<Sources>>,
         resume: bool,
         account: Arc<Account>,
-        progress: Arc<Progress>,
+        progress: Arc<TransferProgress>,
         observer: Arc<dyn Observer>,
-        label: Box<dyn Fn(&Head) -> String + Send + Sync>,
+        label: Box<dyn Fn(&EntryHead) -> String + Send + Sync>,
     ) -> Result<Arc<Self>, Error> {
-        let mut state = State {
+        let mut state = WorkQueueState {
             schedule: Schedule::default(),
             open_files: HashMap::new(),
             held: account.take(Resource::Bookkeeping, 1)?,
@@ -139,14 +139,14 @@ impl Queue {
 
     /// Sets what is known of the receiver's files before it reports, and how files are compared.
     /// Must be called before there are streams.
-    pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
-        self.on(|schedule, _| schedule.expect(presence, compare));
+    pub(crate) fn set_presence(&self, presence: Presence, compare: Compare) {
+        self.handle(|schedule, _| schedule.expect(presence, compare));
     }
 
     /// Keeps names of one file together at the receiver, if it understands that or `understood` is
     /// true. Must be called before the walk.
     pub(crate) fn keep_links(&self, understood: bool) {
-        self.on(|schedule, _| {
+        self.handle(|schedule, _| {
             schedule.keep_links();
             if understood {
                 schedule.links_understood();
@@ -172,7 +172,7 @@ impl Queue {
     /// Sets how many blocks of a file may be sent from the first unanswered one.
     #[cfg(test)]
     pub(crate) fn set_blocks_ahead(&self, blocks: u64) {
-        self.on(|schedule, _| schedule.set_blocks_ahead(blocks));
+        self.handle(|schedule, _| schedule.set_blocks_ahead(blocks));
     }
 
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
@@ -183,7 +183,7 @@ impl Queue {
         let found = state.schedule.totals();
         self.progress
             .set_found(found.entries, found.bytes, complete);
-        self.act(state);
+        self.perform(state);
     }
 
     /// Starts the walk on one of the runtime's blocking threads. It runs until its end, or until
@@ -191,24 +191,24 @@ impl Queue {
     pub(crate) fn start_walk(self: &Arc<Self>) -> JoinHandle<()> {
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
-            let _close = CloseIfPanicking(&queue);
+            let _close = CloseOnPanic(&queue);
             queue.walk();
         })
     }
 
     pub(crate) fn add_stream(&self, stream: StreamId) {
-        self.on(|schedule, _| schedule.add_stream(stream));
+        self.handle(|schedule, _| schedule.add_stream(stream));
     }
 
     /// Gives the stream no more work. [`Self::take`] returns [`Taken::Over`] once all that it
     /// carries is answered.
     pub(crate) fn retire(&self, stream: StreamId) {
-        self.on(|schedule, _| schedule.retire(stream));
+        self.handle(|schedule, _| schedule.retire(stream));
     }
 
     /// Removes a stream. What only it carried returns to the queue, to be taken first.
     pub(crate) fn remove_stream(&self, stream: StreamId) {
-        self.on(|schedule, _| schedule.remove_stream(stream));
+        self.handle(|schedule, _| schedule.remove_stream(stream));
     }
 
     /// Returns true if the stream carries unanswered work.
@@ -217,7 +217,7 @@ impl Queue {
     }
 
     /// Returns work for `stream`.
-    pub(crate) fn take(&self, stream: StreamId) -> Taken {
+    pub(crate) fn take(&self, stream: StreamId) -> TakeResult {
         let mut state = self.state.lock();
         let now = self.started.elapsed();
         let room = state.room();
@@ -225,14 +225,14 @@ impl Queue {
             let open = state.open_files.len();
             state.schedule.set_openable(most.saturating_sub(open));
         }
-        let next = state.schedule.next(stream, now, room);
-        self.act(state);
+        let next = state.schedule.next_step(stream, now, room);
+        self.perform(state);
         match next {
-            Next::Send(work) => Taken::Work(work),
+            NextStep::Send(work) => TakeResult::Work(work),
             // Other copies may release memory, which is not notified.
-            Next::Wait { .. } if room == 0 => Taken::Nothing(MEMORY_POLL_INTERVAL),
-            Next::Wait { until } => Taken::Nothing(until.saturating_sub(now)),
-            Next::Over => Taken::Over,
+            NextStep::Wait { .. } if room == 0 => TakeResult::Nothing(MEMORY_POLL_INTERVAL),
+            NextStep::Wait { until } => TakeResult::Nothing(until.saturating_sub(now)),
+            NextStep::Over => TakeResult::Over,
         }
     }
 
@@ -244,7 +244,7 @@ impl Queue {
 
     /// Notes that the receiver has written a block.
     pub(crate) fn acknowledged(&self, id: u64, offset: u64) {
-        self.on(|schedule, now| schedule.acknowledged(id, offset, now));
+        self.handle(|schedule, now| schedule.acknowledged(id, offset, now));
     }
 
     /// Notes that the receiver had these parts of a file before. It reports `more`, or has reported
@@ -253,7 +253,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Protocol`] if the file has no such parts.
     pub(crate) fn have(&self, id: u64, subtrees: &[Subtree], more: bool) -> Result<(), Error> {
-        match self.on(|schedule, _| schedule.have(id, subtrees, more)) {
+        match self.handle(|schedule, _| schedule.have(id, subtrees, more)) {
             true => Ok(()),
             false => Err(Error::Protocol(
                 "it has parts of a file that the file does not have".into(),
@@ -276,9 +276,9 @@ impl Queue {
         if let Some(instance) = instance
             && *self.instance.get_or_init(|| instance) != instance
         {
-            return Err(Error::started_again());
+            return Err(Error::restarted_copy());
         }
-        self.on(|schedule, now| {
+        self.handle(|schedule, now| {
             schedule.reported_presence(present, now);
             if hard_links {
                 schedule.links_understood();
@@ -288,7 +288,7 @@ impl Queue {
     }
 
     /// Notes where the receiver puts the sources.
-    pub(crate) fn placed(&self, placement: Option<Placement>) {
+    pub(crate) fn set_placement(&self, placement: Option<Placement>) {
         if let Some(placement) = placement {
             // The receiver reports the same on every stream.
             let _ = self.placement.set(placement);
@@ -302,29 +302,29 @@ impl Queue {
 
     /// Notes that the receiver wants a file that was offered.
     pub(crate) fn wanted(&self, id: u64) {
-        self.on(|schedule, now| schedule.wanted(id, now));
+        self.handle(|schedule, now| schedule.wanted(id, now));
     }
 
     /// Notes the receiver's outcome of an entry.
-    pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
+    pub(crate) fn answered(&self, id: u64, outcome: Result<EntryOutcome, Failure>) {
         // A failure of this end comes back unchanged.
         let outcome = outcome.map_err(Failure::at_destination);
-        self.on(|schedule, now| schedule.answered(id, outcome, now));
+        self.handle(|schedule, now| schedule.answered(id, outcome, now));
     }
 
     /// Notes that everything is in place, with the receiver's hash over it. Answers on other
     /// streams may still be on their way, and are waited for.
     pub(crate) fn completed(&self, manifest: Hash) {
-        self.on(|schedule, _| schedule.completed(manifest));
+        self.handle(|schedule, _| schedule.completed(manifest));
     }
 
     /// Ends the copy: the walk stops and streams find no more work.
     pub(crate) fn close(&self) {
-        self.on(|schedule, _| schedule.close());
+        self.handle(|schedule, _| schedule.close());
     }
 
     /// Returns true if the receiver has reported that everything is in place.
-    pub(crate) fn said_done(&self) -> bool {
+    pub(crate) fn is_reported_done(&self) -> bool {
         self.state.lock().schedule.is_completed()
     }
 
@@ -349,20 +349,20 @@ impl Queue {
     }
 
     /// Passes an event to the schedule, and performs what follows.
-    fn on<T>(&self, event: impl FnOnce(&mut Schedule, Duration) -> T) -> T {
+    fn handle<T>(&self, event: impl FnOnce(&mut Schedule, Duration) -> T) -> T {
         let mut state = self.state.lock();
         let answer = event(&mut state.schedule, self.started.elapsed());
-        self.act(state);
+        self.perform(state);
         answer
     }
 
     /// Performs the schedule's actions, most of them without the lock.
-    fn act(&self, mut state: MutexGuard<'_, State>) {
+    fn perform(&self, mut state: MutexGuard<'_, WorkQueueState>) {
         let actions = state.schedule.actions();
         let closed = actions.close.and_then(|id| state.open_files.remove(&id));
         // A stream may be waiting for this file to close before it opens another.
         let wake = match closed {
-            Some(_) => actions.wake.max(Wake::One),
+            Some(_) => actions.wake.max(WakeTarget::One),
             None => actions.wake,
         };
         // If the memory has grown and is not available, the next work must wait.
@@ -378,15 +378,16 @@ impl Queue {
         if let Some(result) = actions.result.filter(|_| is_counted) {
             self.report(result);
         }
-        if let Some(Resumed { entry, bytes, size }) = actions.resumed.filter(|_| is_counted) {
-            self.progress.resumed(bytes);
+        if let Some(ResumedReport { entry, bytes, size }) = actions.resumed.filter(|_| is_counted) {
+            self.progress.count_resumed(bytes);
             let path = (self.label)(&entry.head);
-            self.observer.event(Event::Resumed { path, bytes, size });
+            self.observer
+                .event(TransferEvent::Resumed { path, bytes, size });
         }
         match wake {
-            Wake::None => {}
-            Wake::One => self.work.notify_one(),
-            Wake::All => self.work.notify_waiters(),
+            WakeTarget::None => {}
+            WakeTarget::One => self.work.notify_one(),
+            WakeTarget::All => self.work.notify_waiters(),
         }
         if actions.wake_walk {
             self.room.notify_all();
@@ -399,22 +400,22 @@ impl Queue {
         let path = (self.label)(&result.entry.head);
         match result.outcome {
             Ok(written) => {
-                if matches!(result.entry.found, Found::File { .. }) {
+                if matches!(result.entry.found, FoundEntry::File { .. }) {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = result.content.unzip();
-                self.progress.in_place(written, bytes.unwrap_or(0));
-                self.observer.event(Event::Done {
+                self.progress.count_in_place(written, bytes.unwrap_or(0));
+                self.observer.event(TransferEvent::Done {
                     path,
                     bytes,
                     hash: hash.flatten(),
-                    same: written != Written::New,
+                    same: written != EntryOutcome::New,
                 });
             }
             Err(failure) => {
                 let at_destination =
-                    failure.at_destination && !matches!(result.entry.found, Found::Failed(_));
-                self.note(
+                    failure.at_destination && !matches!(result.entry.found, FoundEntry::Failed(_));
+                self.report_failure(
                     path,
                     Failure {
                         at_destination,
@@ -426,16 +427,16 @@ impl Queue {
     }
 
     /// Reports a failure to the observer.
-    pub(crate) fn note(&self, path: String, failure: Failure) {
+    pub(crate) fn report_failure(&self, path: String, failure: Failure) {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
-        self.observer.event(Event::Failed { path, failure });
+        self.observer.event(TransferEvent::Failed { path, failure });
     }
 }
 
 /// Closes the queue if its walk panics, as streams would wait forever for more entries.
-pub(crate) struct CloseIfPanicking<'a>(pub &'a Queue);
+pub(crate) struct CloseOnPanic<'a>(pub &'a WorkQueue);
 
-impl Drop for CloseIfPanicking<'_> {
+impl Drop for CloseOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.close();
@@ -443,18 +444,18 @@ impl Drop for CloseIfPanicking<'_> {
     }
 }
 
-impl WalkSink for Queue {
-    fn hold(&self) -> Option<Held> {
+impl WalkSink for WorkQueue {
+    fn hold(&self) -> Option<ResourcePermit> {
         self.account.take(Resource::Bookkeeping, 1).ok()
     }
 
-    fn looked_at(&self, stat: &Stat) {
+    fn note_stat(&self, stat: &Stat) {
         self.progress.not_kept.note_entry(stat);
     }
 
-    fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
+    fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
         let cost = entry_memory(&path, &found);
-        self.take_in(cost, |schedule| schedule.found(source, path, meta, found))
+        self.add_entry(cost, |schedule| schedule.found(source, path, meta, found))
     }
 
     fn found_linked(
@@ -463,19 +464,19 @@ impl WalkSink for Queue {
         path: RelPath,
         meta: Meta,
         size: u64,
-        (inode, names): (Inode, u64),
+        (inode, names): (SourceInode, u64),
     ) -> bool {
-        let cost = entry_memory(&path, &Found::File { size });
-        self.take_in(cost, |schedule| {
+        let cost = entry_memory(&path, &FoundEntry::File { size });
+        self.add_entry(cost, |schedule| {
             schedule.found_linked(source, path, meta, size, (inode, names));
         })
     }
 }
 
-impl Queue {
+impl WorkQueue {
     /// Adds what the walk found, and waits until there are `cost` bytes of memory for it. Returns
     /// false if the queue is closed.
-    fn take_in(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
+    fn add_entry(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
         let mut state = self.state.lock();
         loop {
             if state.schedule.is_closed() {
@@ -490,17 +491,17 @@ impl Queue {
         event(&mut state.schedule);
         let found = state.schedule.totals();
         self.progress.set_found(found.entries, found.bytes, false);
-        self.act(state);
+        self.perform(state);
         true
     }
 }
 
-impl Reports for Queue {
-    fn open_file(&self, id: u64) -> Option<Arc<OpenFile>> {
+impl ReadReports for WorkQueue {
+    fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>> {
         self.state.lock().open_files.get(&id).cloned()
     }
 
-    fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
+    fn opened(&self, id: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>> {
         let mut state = self.state.lock();
         let file = Arc::new(file);
         if state
@@ -510,24 +511,24 @@ impl Reports for Queue {
             state.open_files.insert(id, file.clone());
         }
         let counts = state.open_files.get(&id).cloned();
-        self.act(state);
+        self.perform(state);
         counts
     }
 
     fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
-        self.on(|schedule, _| schedule.block_read(id, offset, hash))
+        self.handle(|schedule, _| schedule.block_read(id, offset, hash))
     }
 
     fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool {
-        self.on(|schedule, now| schedule.file_read(stream, id, size, hash, now))
+        self.handle(|schedule, now| schedule.file_read(stream, id, size, hash, now))
     }
 
-    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say {
-        self.on(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
+    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> WholeFileMessage {
+        self.handle(|schedule, now| schedule.whole_read(stream, id, size, hash, now))
     }
 
     fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
-        self.on(|schedule, _| schedule.offer_read(id, size, hash))
+        self.handle(|schedule, _| schedule.offer_read(id, size, hash))
     }
 
     fn has_attributes(&self, names: &[u8]) {
@@ -539,14 +540,14 @@ impl Reports for Queue {
     }
 
     fn not_offered(&self, id: u64) {
-        self.on(|schedule, now| schedule.wanted(id, now));
+        self.handle(|schedule, now| schedule.wanted(id, now));
     }
 
-    fn grew(&self, stream: StreamId, id: u64) -> Say {
-        self.on(|schedule, now| schedule.grew(stream, id, now))
+    fn file_grew(&self, stream: StreamId, id: u64) -> WholeFileMessage {
+        self.handle(|schedule, now| schedule.grew(stream, id, now))
     }
 
     fn failed(&self, stream: StreamId, id: u64, failure: &Failure) {
-        self.on(|schedule, now| schedule.failed(stream, id, failure, now));
+        self.handle(|schedule, now| schedule.failed(stream, id, failure, now));
     }
 }

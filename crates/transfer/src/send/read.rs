@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::account::Held;
+use crate::account::ResourcePermit;
 use crate::error::{Failure, FailureKind};
-use crate::send::schedule::{Entry, Found, Say, StreamId, Work};
+use crate::send::schedule::{FoundEntry, SourceEntry, StreamId, StreamWork, WholeFileMessage};
 use crate::send::source::{Source, SourceFile};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, HardLink, Meta, Offer, SMALL_MAX, SourceIdentity};
+use crate::wire::{Block, FileOffer, Frame, HardLink, MAX_SMALL_BYTES, Meta, SourceIdentity};
 
 mod frame_buffer;
 #[cfg(test)]
@@ -33,22 +33,22 @@ const MAX_ANNOUNCED_FILES: usize = 128;
 const READ_PART_BYTES: usize = 128 * 1024;
 
 /// A file that is open to be sent in blocks.
-pub(crate) struct OpenFile {
+pub(crate) struct OpenSourceFile {
     file: Box<dyn SourceFile>,
     pub block_log2: u32,
     /// Identity by which a later copy recognises the file, if it may be resumed.
     pub(crate) identity: Option<SourceIdentity>,
     /// Its permit among the open files.
-    _place: Option<Held>,
+    _permit: Option<ResourcePermit>,
 }
 
-impl OpenFile {
-    fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<Held>) -> Self {
+impl OpenSourceFile {
+    fn new(file: Box<dyn SourceFile>, resume: bool, place: Option<ResourcePermit>) -> Self {
         Self {
             identity: file.identity().filter(|_| resume),
             block_log2: block_log2(file.size()),
             file,
-            _place: place,
+            _permit: place,
         }
     }
 
@@ -66,14 +66,14 @@ fn block_log2(size: u64) -> u32 {
 }
 
 /// Receiver of the results of reading.
-pub(crate) trait Reports {
+pub(crate) trait ReadReports {
     /// Reports the names of the extended attributes of a file to be sent, each terminated by NUL.
     fn has_attributes(&self, _names: &[u8]) {}
     /// Returns the file of this entry, if it is open and still to be sent.
-    fn open_file(&self, id: u64) -> Option<Arc<OpenFile>>;
+    fn open_file(&self, id: u64) -> Option<Arc<OpenSourceFile>>;
     /// Reports an opened file. Returns the file to read from, as another stream may have opened it
     /// before, or `None` if it need not be sent any more.
-    fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>>;
+    fn opened(&self, id: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>>;
     /// Reports a block that was read. Returns the hash of its file after the last block.
     fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash>;
     /// Reports a file that was read completely and unchanged. Returns true if its end must be sent.
@@ -86,18 +86,18 @@ pub(crate) trait Reports {
     /// Returns true if nothing must be sent any more.
     fn is_over(&self) -> bool;
     /// Reports a file that was read in one piece. Returns what to send.
-    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> Say;
+    fn whole_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> WholeFileMessage;
     /// Reports that a file has grown too large for one frame. Returns what to send.
-    fn grew(&self, stream: StreamId, id: u64) -> Say;
+    fn file_grew(&self, stream: StreamId, id: u64) -> WholeFileMessage;
     /// Reports that an entry cannot be read, which is sent on `stream`.
     fn failed(&self, stream: StreamId, id: u64, failure: &Failure);
 }
 
 /// Files for which one stream has sent FILE.
 #[derive(Default)]
-pub(crate) struct Announced(VecDeque<u64>);
+pub(crate) struct AnnouncedFiles(VecDeque<u64>);
 
-impl Announced {
+impl AnnouncedFiles {
     /// Returns true if FILE must be sent now.
     fn is_new(&mut self, id: u64) -> bool {
         if self.0.contains(&id) {
@@ -118,60 +118,60 @@ impl Announced {
 /// Reader for one stream.
 pub(crate) struct Reader<'a> {
     pub source: &'a dyn Source,
-    pub reports: &'a dyn Reports,
+    pub reports: &'a dyn ReadReports,
     pub stream: StreamId,
     /// If true, a later copy may resume files if this one ends early.
     pub resume: bool,
     /// If true, the data of blocks travels in plaintext (LH-COPY-43).
     pub clear: bool,
     /// Files for which FILE was sent on the stream.
-    pub announced: &'a mut Announced,
+    pub announced: &'a mut AnnouncedFiles,
     pub out: &'a mut FrameBuffer,
 }
 
 impl Reader<'_> {
     /// Reads, hashes and frames `work`; files are opened with the permit `place`. Returns the
     /// number of bytes of file data. Blocking.
-    pub(crate) fn fill(&mut self, work: Vec<Work>, mut place: Option<Held>) -> u64 {
+    pub(crate) fn fill(&mut self, work: Vec<StreamWork>, mut place: Option<ResourcePermit>) -> u64 {
         let mut data = 0;
         for work in work {
             data += match work {
-                Work::Entry(entry) => self.entry(&entry),
-                Work::Offer { file, content } => {
+                StreamWork::Entry(entry) => self.entry(&entry),
+                StreamWork::Offer { file, content } => {
                     self.offer(&file, content);
                     0
                 }
-                Work::Link(file) => {
+                StreamWork::Link(file) => {
                     self.link(&file);
                     0
                 }
-                Work::ReadOffer(file) => {
+                StreamWork::ReadOffer(file) => {
                     self.read_offer(&file);
                     0
                 }
-                Work::Open { file, offered } => {
+                StreamWork::Open { file, offered } => {
                     if offered {
                         self.offer(&file, None);
                     }
                     self.open(&file, place.take())
                 }
-                Work::Block { file, offset } => match self.reports.open_file(file.head.id) {
+                StreamWork::Block { file, offset } => match self.reports.open_file(file.head.id) {
                     Some(open) => self.block(&file, &open, offset),
                     None => 0,
                 },
-                Work::Complete { file, hash } => {
+                StreamWork::Complete { file, hash } => {
                     self.complete(&file, hash);
                     0
                 }
-                Work::FileEnd { file, hash } => {
+                StreamWork::FileEnd { file, hash } => {
                     self.file_end(&file, hash);
                     0
                 }
-                Work::Failed(entry, failure) => {
-                    self.say_failed(&entry, failure);
+                StreamWork::Failed(entry, failure) => {
+                    self.send_failed(&entry, failure);
                     0
                 }
-                Work::End { entries, bytes } => {
+                StreamWork::End { entries, bytes } => {
                     self.out.put(&Frame::End { entries, bytes });
                     0
                 }
@@ -180,28 +180,28 @@ impl Reader<'_> {
         data
     }
 
-    fn entry(&mut self, entry: &Entry) -> u64 {
+    fn entry(&mut self, entry: &SourceEntry) -> u64 {
         let (head, meta) = (entry.head.clone(), entry.meta);
         match &entry.found {
-            Found::Directory => self.out.put(&Frame::Directory { head, meta }),
-            Found::Symlink { target } => {
+            FoundEntry::Directory => self.out.put(&Frame::Directory { head, meta }),
+            FoundEntry::Symlink { target } => {
                 let target = target.clone();
                 self.out.put(&Frame::Symlink { head, meta, target });
             }
-            Found::Failed(failure) => self.say_failed(entry, failure.clone()),
-            Found::File { .. } => return self.whole_file(entry),
+            FoundEntry::Failed(failure) => self.send_failed(entry, failure.clone()),
+            FoundEntry::File { .. } => return self.whole_file(entry),
         }
         0
     }
 
     /// Sends OFFER (LH-COPY-40). It is the same every time.
-    fn offer(&mut self, entry: &Entry, content: Option<(u64, Hash)>) {
+    fn offer(&mut self, entry: &SourceEntry, content: Option<(u64, Hash)>) {
         let (size, hash) = match (content, &entry.found) {
             (Some((size, hash)), _) => (size, Some(hash)),
-            (None, Found::File { size }) => (*size, None),
+            (None, FoundEntry::File { size }) => (*size, None),
             (None, _) => return,
         };
-        self.out.put(&Frame::Offer(Offer {
+        self.out.put(&Frame::Offer(FileOffer {
             head: entry.head.clone(),
             meta: entry.meta,
             size,
@@ -210,8 +210,8 @@ impl Reader<'_> {
     }
 
     /// Sends HARD_LINK (LH-COPY-45). It is the same every time.
-    fn link(&mut self, entry: &Entry) {
-        if let (Found::File { size }, Some(first)) = (&entry.found, &entry.first) {
+    fn link(&mut self, entry: &SourceEntry) {
+        if let (FoundEntry::File { size }, Some(first)) = (&entry.found, &entry.first) {
             self.out.put(&Frame::HardLink(HardLink {
                 head: entry.head.clone(),
                 size: *size,
@@ -220,7 +220,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_offer(&mut self, entry: &Entry) {
+    fn read_offer(&mut self, entry: &SourceEntry) {
         let id = entry.head.id;
         match self.hash(entry) {
             Ok(Some((size, hash))) => {
@@ -232,13 +232,13 @@ impl Reader<'_> {
             Ok(None) => self.reports.not_offered(id),
             Err(failure) => {
                 self.reports.failed(self.stream, id, &failure);
-                self.say_failed(entry, failure);
+                self.send_failed(entry, failure);
             }
         }
     }
 
     /// Returns the size and hash of a file, or `None` if it changes meanwhile.
-    fn hash(&self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
+    fn hash(&self, entry: &SourceEntry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
         let size = file.size();
         let mut part = vec![0; READ_PART_BYTES.min(size as usize + 1)];
@@ -256,39 +256,39 @@ impl Reader<'_> {
     }
 
     /// Sends a file as one SMALL frame.
-    fn whole_file(&mut self, entry: &Entry) -> u64 {
+    fn whole_file(&mut self, entry: &SourceEntry) -> u64 {
         let (id, start) = (entry.head.id, self.out.len());
         let said = match self.read_whole(entry) {
             Ok(Some((size, hash))) => match self.reports.whole_read(self.stream, id, size, hash) {
-                Say::File => return size,
+                WholeFileMessage::File => return size,
                 said => said,
             },
-            Ok(None) => self.reports.grew(self.stream, id),
+            Ok(None) => self.reports.file_grew(self.stream, id),
             Err(failure) => {
                 self.reports.failed(self.stream, id, &failure);
-                Say::Failure(failure)
+                WholeFileMessage::Failure(failure)
             }
         };
         self.out.truncate(start);
-        if let Say::Failure(failure) = said {
-            self.say_failed(entry, failure);
+        if let WholeFileMessage::Failure(failure) = said {
+            self.send_failed(entry, failure);
         }
         0
     }
 
     /// Reads a file in one piece. Returns its size and hash, or `None` if it has grown too large
     /// for one frame or for the buffer.
-    fn read_whole(&mut self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
+    fn read_whole(&mut self, entry: &SourceEntry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
         self.reports.has_attributes(&file.attribute_names());
         let size = file.size();
         let small = self.out.begin_small(&entry.head, &file.meta());
         // One extra byte detects growth.
         let room = size as usize + 1;
-        if size > SMALL_MAX || !self.out.fits(room) {
+        if size > MAX_SMALL_BYTES || !self.out.fits(room) {
             return Ok(None);
         }
-        let got = file.read_at(self.out.room(room), 0)?;
+        let got = file.read_at(self.out.spare(room), 0)?;
         if got as u64 != size || !file.is_unchanged()? {
             return Err(Failure::new(FailureKind::Changed));
         }
@@ -299,14 +299,14 @@ impl Reader<'_> {
     }
 
     /// Opens a file and sends its first block.
-    fn open(&mut self, entry: &Entry, place: Option<Held>) -> u64 {
+    fn open(&mut self, entry: &SourceEntry, place: Option<ResourcePermit>) -> u64 {
         let id = entry.head.id;
         match self.source.open(&entry.head) {
             Ok(file) => {
                 self.reports.has_attributes(&file.attribute_names());
                 match self
                     .reports
-                    .opened(id, OpenFile::new(file, self.resume, place))
+                    .opened(id, OpenSourceFile::new(file, self.resume, place))
                 {
                     Some(open) => self.block(entry, &open, 0),
                     None => 0,
@@ -317,7 +317,7 @@ impl Reader<'_> {
     }
 
     /// Sends one block, and the file's end after the last block.
-    fn block(&mut self, entry: &Entry, open: &OpenFile, offset: u64) -> u64 {
+    fn block(&mut self, entry: &SourceEntry, open: &OpenSourceFile, offset: u64) -> u64 {
         let (id, start) = (entry.head.id, self.out.len());
         self.announce(entry, open);
         let len = (1 << open.block_log2).min(open.size().saturating_sub(offset));
@@ -341,7 +341,7 @@ impl Reader<'_> {
     }
 
     /// Ends a file whose blocks have all been read, if it is unchanged.
-    fn all_read(&mut self, entry: &Entry, open: &OpenFile, hash: Hash) {
+    fn all_read(&mut self, entry: &SourceEntry, open: &OpenSourceFile, hash: Hash) {
         let id = entry.head.id;
         match open.file.is_unchanged() {
             Ok(true) => {
@@ -382,7 +382,7 @@ impl Reader<'_> {
         for extent in &block.extents {
             hasher.update_zeros(u64::from(extent.offset.saturating_sub(hashed)));
             hashed = extent.offset + extent.len;
-            let room = self.out.room(extent.len as usize);
+            let room = self.out.spare(extent.len as usize);
             let mut at = offset + u64::from(extent.offset);
             for part in room.chunks_mut(READ_PART_BYTES) {
                 if file.read_at(part, at)? != part.len() {
@@ -402,7 +402,7 @@ impl Reader<'_> {
     }
 
     /// Ends a file whose other blocks are at the receiver.
-    fn complete(&mut self, entry: &Entry, hash: Hash) {
+    fn complete(&mut self, entry: &SourceEntry, hash: Hash) {
         if let Some(open) = self.reports.open_file(entry.head.id) {
             self.announce(entry, &open);
             self.all_read(entry, &open, hash);
@@ -410,7 +410,7 @@ impl Reader<'_> {
     }
 
     /// Sends FILE_END (LH-COPY-15).
-    fn file_end(&mut self, entry: &Entry, hash: Hash) {
+    fn file_end(&mut self, entry: &SourceEntry, hash: Hash) {
         let id = entry.head.id;
         if let Some(open) = self.reports.open_file(id) {
             self.announce(entry, &open);
@@ -419,7 +419,7 @@ impl Reader<'_> {
     }
 
     /// Sends FILE, unless the stream has sent it (LH-COPY-13).
-    fn announce(&mut self, entry: &Entry, open: &OpenFile) {
+    fn announce(&mut self, entry: &SourceEntry, open: &OpenSourceFile) {
         if self.announced.is_new(entry.head.id) {
             let meta: Meta = open.file.meta();
             self.out.put(&Frame::File {
@@ -433,13 +433,13 @@ impl Reader<'_> {
     }
 
     /// Reports that a file cannot be sent in blocks. Returns 0 bytes of data.
-    fn fail(&mut self, entry: &Entry, failure: Failure) -> u64 {
+    fn fail(&mut self, entry: &SourceEntry, failure: Failure) -> u64 {
         self.reports.failed(self.stream, entry.head.id, &failure);
-        self.say_failed(entry, failure);
+        self.send_failed(entry, failure);
         0
     }
 
-    fn say_failed(&mut self, entry: &Entry, failure: Failure) {
+    fn send_failed(&mut self, entry: &SourceEntry, failure: Failure) {
         let head = entry.head.clone();
         self.out.put(&Frame::Failed { head, failure });
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::manifest::Manifest;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{Head, Meta};
+use crate::wire::{EntryHead, Meta};
 
 mod answers;
 mod batch;
@@ -41,16 +41,19 @@ mod together_tests;
 mod window;
 mod work;
 
-pub(crate) use entry::{Entry, Found, entry_memory};
-use entry::{Offered, Stage, Tracked};
+pub(crate) use entry::{FoundEntry, SourceEntry, entry_memory};
+use entry::{OfferForm, SendStage, TrackedEntry};
 use in_flight::InFlight;
-pub(crate) use links::Inode;
 use links::Links;
-use offers::Offers;
+pub(crate) use links::SourceInode;
+use offers::OfferState;
 pub(crate) use offers::Presence;
 use window::BlockLimits;
-pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
-use work::{Part, Subject};
+pub(crate) use work::{
+    EntryResult, NextStep, ResumedReport, ScheduleActions, ScheduleMemory, StreamId, StreamWork,
+    WakeTarget, WholeFileMessage,
+};
+use work::{Subject, SubjectPart};
 
 /// Maximum number of entries by which the walk may be ahead of the streams. It bounds memory to a
 /// few MiB.
@@ -82,17 +85,17 @@ const WAITING_BYTES: u64 = 64;
 /// more, the repeated data would wait behind it, and take capacity from the original.
 const MAX_BACKLOG_TO_REPEAT: Duration = Duration::from_millis(500);
 /// Minimum pause of an idle stream.
-const MIN_WAIT: Duration = Duration::from_millis(1);
+const MIN_IDLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// The schedule of one copy.
 #[derive(Default)]
 pub(crate) struct Schedule {
     /// Entries that were found and not taken.
-    queued: VecDeque<Arc<Entry>>,
+    queued: VecDeque<Arc<SourceEntry>>,
     /// Bytes of the queued files.
     queued_bytes: u64,
     /// Entries that were taken and have no result.
-    tracked: HashMap<u64, Tracked>,
+    tracked: HashMap<u64, TrackedEntry>,
     /// Work that has returned and is taken first. None of it is in flight.
     returned: BTreeSet<Subject>,
     /// Files that are sent in blocks and were taken, and that the next stream must open.
@@ -100,9 +103,9 @@ pub(crate) struct Schedule {
     /// Open files with blocks that no stream has taken yet.
     cutting: BTreeSet<u64>,
     in_flight: InFlight,
-    offers: Offers,
+    offers: OfferState,
     links: Links,
-    found: Totals,
+    found: WalkTotals,
     end_taken: bool,
     manifest: Manifest,
     their_manifest: Option<Hash>,
@@ -119,12 +122,12 @@ pub(crate) struct Schedule {
     block_limits: BlockLimits,
     /// True if the block limits held back a block at the last attempt.
     is_held_back: bool,
-    actions: Actions,
+    actions: ScheduleActions,
 }
 
 /// Totals of the walk so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct WalkTotals {
     pub entries: u64,
     /// Bytes of files.
     pub bytes: u64,
@@ -140,7 +143,7 @@ impl Schedule {
     }
 
     /// Adds an entry that the walk found: `path` beneath the source of this number.
-    pub(crate) fn found(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) {
+    pub(crate) fn found(&mut self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) {
         let entry = self.number(source, path, meta, found);
         self.queue(entry);
     }
@@ -152,9 +155,9 @@ impl Schedule {
         path: RelPath,
         meta: Meta,
         size: u64,
-        (inode, names): (Inode, u64),
+        (inode, names): (SourceInode, u64),
     ) {
-        let entry = self.number(source, path, meta, Found::File { size });
+        let entry = self.number(source, path, meta, FoundEntry::File { size });
         if let Some(entry) = self.links.found(inode, names, entry) {
             self.queue(entry);
         }
@@ -162,18 +165,18 @@ impl Schedule {
 
     /// Keeps names of one file together at the receiver, if it understands that.
     pub(crate) fn keep_links(&mut self) {
-        self.links.keep();
+        self.links.enable();
     }
 
     /// Notes that the receiver understands HARD_LINK.
     pub(crate) fn links_understood(&mut self) {
-        self.links.understood();
+        self.links.set_understood();
     }
 
-    fn number(&mut self, source: u32, path: RelPath, meta: Meta, found: Found) -> Entry {
+    fn number(&mut self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> SourceEntry {
         let id = self.found.entries;
-        let entry = Entry {
-            head: Head { id, source, path },
+        let entry = SourceEntry {
+            head: EntryHead { id, source, path },
             meta,
             found,
             first: None,
@@ -184,10 +187,10 @@ impl Schedule {
         entry
     }
 
-    fn queue(&mut self, entry: Entry) {
+    fn queue(&mut self, entry: SourceEntry) {
         self.queued_bytes = self.queued_bytes.saturating_add(entry.unsent_bytes());
         self.queued.push_back(Arc::new(entry));
-        self.wake(Wake::One);
+        self.wake(WakeTarget::One);
     }
 
     /// Ends the walk. `complete` is true if nothing stopped it.
@@ -195,10 +198,10 @@ impl Schedule {
         self.found.complete = complete;
         self.links.all_found();
         self.conclude();
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> WalkTotals {
         self.found
     }
 }
@@ -208,7 +211,7 @@ impl Schedule {
     pub(crate) fn add_stream(&mut self, stream: StreamId) {
         self.in_flight.add_stream(stream);
         // One more stream may open a file.
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
     }
 
     /// Removes a stream. What it carried returns (LH-COPY-27).
@@ -217,9 +220,9 @@ impl Schedule {
         self.offers.forget_questions();
         if !back.is_empty() {
             for subject in back {
-                self.come_back(subject);
+                self.return_work(subject);
             }
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 
@@ -230,19 +233,19 @@ impl Schedule {
             self.in_flight.forget(Subject::END);
             self.returned.insert(Subject::END);
         }
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
     }
 
     /// Returns the next work of `stream`, if there is memory for `room` more items in flight.
-    pub(crate) fn next(&mut self, stream: StreamId, now: Duration, room: usize) -> Next {
+    pub(crate) fn next_step(&mut self, stream: StreamId, now: Duration, room: usize) -> NextStep {
         if self.closed || self.agreed.is_some() || !self.in_flight.has_stream(stream) {
-            return Next::Over;
+            return NextStep::Over;
         }
-        let in_flight = self.in_flight.of(stream);
+        let in_flight = self.in_flight.count_on(stream);
         if self.in_flight.is_retiring(stream) {
             return match in_flight {
-                0 => Next::Over,
-                _ => Next::Wait {
+                0 => NextStep::Over,
+                _ => NextStep::Wait {
                     until: now.saturating_add(MAX_ANSWER_WAIT),
                 },
             };
@@ -252,7 +255,7 @@ impl Schedule {
             .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(in_flight));
         self.starved |= room == 0;
         let Some(batch) = self.batch(stream, now, room) else {
-            return Next::Wait {
+            return NextStep::Wait {
                 until: now.saturating_add(SHARE_PAUSE),
             };
         };
@@ -262,13 +265,13 @@ impl Schedule {
             return match next {
                 // Many blocks are in flight when the limits are reached, so a pause leaves no
                 // stream idle.
-                Next::Wait { until } if self.is_held_back => Next::Wait {
+                NextStep::Wait { until } if self.is_held_back => NextStep::Wait {
                     until: until.min(now.saturating_add(SHARE_PAUSE)),
                 },
                 next => next,
             };
         }
-        Next::Send(batch)
+        NextStep::Send(batch)
     }
 
     /// Sets the number of further files that may be opened. A single stream that waited for a file
@@ -278,11 +281,11 @@ impl Schedule {
     }
 
     /// Returns work that was in flight, for another stream to send.
-    fn come_back(&mut self, subject: Subject) {
+    fn return_work(&mut self, subject: Subject) {
         let unopened = self
             .tracked
             .get(&subject.entry)
-            .is_some_and(|tracked| matches!(tracked.stage, Stage::Blocks(None)));
+            .is_some_and(|tracked| matches!(tracked.stage, SendStage::Blocks(None)));
         match unopened {
             true => self.unopened.insert(subject.entry),
             false => self.returned.insert(subject),
@@ -290,30 +293,34 @@ impl Schedule {
     }
 
     /// Returns the work for `subject` in the current state of its entry.
-    fn work_of(&self, subject: Subject) -> Option<Work> {
+    fn work_of(&self, subject: Subject) -> Option<StreamWork> {
         if subject == Subject::END {
-            let Totals { entries, bytes, .. } = self.found;
-            return Some(Work::End { entries, bytes });
+            let WalkTotals { entries, bytes, .. } = self.found;
+            return Some(StreamWork::End { entries, bytes });
         }
         let tracked = self.tracked.get(&subject.entry)?;
         let entry = tracked.entry.clone();
         match (&tracked.stage, subject.part) {
-            (Stage::Whole, Part::Whole) => Some(Work::Entry(entry)),
-            (Stage::Failed(failure), Part::Whole) => Some(Work::Failed(entry, failure.clone())),
-            (Stage::Offered, Part::Whole) => Some(self.offers.work(entry, &tracked.offered)),
-            (Stage::Blocks(None), Part::Block(0)) => Some(Work::Open {
+            (SendStage::Whole, SubjectPart::Whole) => Some(StreamWork::Entry(entry)),
+            (SendStage::Failed(failure), SubjectPart::Whole) => {
+                Some(StreamWork::Failed(entry, failure.clone()))
+            }
+            (SendStage::Offered, SubjectPart::Whole) => {
+                Some(self.offers.work(entry, &tracked.offered))
+            }
+            (SendStage::Blocks(None), SubjectPart::Block(0)) => Some(StreamWork::Open {
                 file: entry,
-                offered: matches!(tracked.offered, Offered::WithData),
+                offered: matches!(tracked.offered, OfferForm::WithData),
             }),
-            (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block {
+            (SendStage::Blocks(Some(_)), SubjectPart::Block(offset)) => Some(StreamWork::Block {
                 file: entry,
                 offset,
             }),
-            (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
-                Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),
+            (SendStage::Blocks(blocks), SubjectPart::Whole) => match tracked.content {
+                Some((_, hash)) => Some(StreamWork::FileEnd { file: entry, hash }),
                 None => {
                     let hash = blocks.as_ref()?.root()?;
-                    Some(Work::Complete { file: entry, hash })
+                    Some(StreamWork::Complete { file: entry, hash })
                 }
             },
             _ => None,
@@ -322,7 +329,7 @@ impl Schedule {
 
     /// Returns work that has long been in flight on another stream, to be repeated by this idle
     /// one. Otherwise returns when to check again.
-    fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
+    fn repeat(&mut self, stream: StreamId, now: Duration) -> NextStep {
         let own = self.in_flight.answer_time(stream);
         let oldest = self.in_flight.oldest_elsewhere(stream);
         let usual = if own.is_zero() {
@@ -344,13 +351,13 @@ impl Schedule {
             && let Some(work) = self.work_of(subject)
         {
             self.in_flight.repeat(subject, stream, now, age);
-            return Next::Send(vec![work]);
+            return NextStep::Send(vec![work]);
         }
         // Work that others take from now on is not due earlier.
         let since = oldest.map_or(now, |(since, _)| since.min(now));
-        let pause = if is_idle { MIN_WAIT } else { SHARE_PAUSE };
+        let pause = if is_idle { MIN_IDLE_PAUSE } else { SHARE_PAUSE };
         let until = since.saturating_add(age).max(now.saturating_add(pause));
-        Next::Wait { until }
+        NextStep::Wait { until }
     }
 }
 
@@ -360,12 +367,12 @@ impl Schedule {
     pub(crate) fn close(&mut self) {
         self.closed = true;
         self.actions.wake_walk = true;
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
     }
 
     /// Returns true if the stream carries anything.
     pub(crate) fn carries(&self, stream: StreamId) -> bool {
-        self.in_flight.of(stream) > 0
+        self.in_flight.count_on(stream) > 0
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -393,25 +400,25 @@ impl Schedule {
     }
 
     /// Returns the memory that the schedule uses.
-    pub(crate) fn memory(&self) -> Memory {
+    pub(crate) fn memory(&self) -> ScheduleMemory {
         let work_items = self.in_flight.len() + self.returned.len() + self.unopened.len();
         let in_flight = work_items as u64 * IN_FLIGHT_BYTES;
-        let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
-        Memory {
+        let waiting = self.manifest.waiting_records() as u64 * WAITING_BYTES;
+        ScheduleMemory {
             entries: self.entry_bytes + self.links.bytes(),
             work: in_flight + waiting + self.file_bytes,
         }
     }
 
     /// Returns the actions that are due since the last call.
-    pub(crate) fn actions(&mut self) -> Actions {
+    pub(crate) fn actions(&mut self) -> ScheduleActions {
         if self.in_flight.take_drained() {
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
         std::mem::take(&mut self.actions)
     }
 
-    fn wake(&mut self, wake: Wake) {
+    fn wake(&mut self, wake: WakeTarget) {
         self.actions.wake = self.actions.wake.max(wake);
     }
 
@@ -440,14 +447,14 @@ impl Schedule {
             && self.manifest.len() == self.found.entries
         {
             self.agreed = Some(self.manifest.hash() == theirs);
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 
     /// Wakes streams, as there is room for more in flight.
-    fn freed(&mut self) {
+    fn wake_starved(&mut self) {
         if std::mem::take(&mut self.starved) {
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 }

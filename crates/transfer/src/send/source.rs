@@ -8,13 +8,13 @@ use crate::part::{PartFilter, Portion};
 use crate::path::RelPath;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
-use crate::wire::{Extent, Head, Meta, SourceIdentity};
+use crate::wire::{EntryHead, Extent, Meta, SourceIdentity};
 
 mod local_tree;
 mod of_part;
 
 use local_tree::LocalTree;
-use of_part::OfPart;
+use of_part::PartFilterSink;
 
 /// A source of files: its entries, and the content of each file. All methods may block.
 pub(crate) trait Source: Send + Sync {
@@ -26,7 +26,7 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// # Errors
     /// A change of the file since the walk, or the reason why it cannot be read.
-    fn open(&self, head: &Head) -> Result<Box<dyn SourceFile>, Failure>;
+    fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure>;
 }
 
 /// An open file of a [`Source`]. Several threads may read it at once.
@@ -104,7 +104,7 @@ impl Sources {
     /// Restricts the sources to `portion`. With `hard_links`, all names of a file belong to one
     /// part (LH-COPY-49).
     #[must_use]
-    pub fn only(self, portion: Portion, hard_links: bool) -> Self {
+    pub fn restricted_to(self, portion: Portion, hard_links: bool) -> Self {
         let filter = portion.part().map(|part| PartFilter {
             part,
             links_together: hard_links,
@@ -116,7 +116,7 @@ impl Sources {
     pub(crate) fn walk(&self, sink: &dyn WalkSink) -> bool {
         match self.filter {
             None => self.source.walk(sink),
-            Some(filter) => self.source.walk(&OfPart { filter, sink }),
+            Some(filter) => self.source.walk(&PartFilterSink { filter, sink }),
         }
     }
 
@@ -126,7 +126,7 @@ impl Sources {
     }
 
     /// Returns a function that names entries as the user knows them: beneath `prefixes[source]`.
-    pub(crate) fn labels(prefixes: Vec<String>) -> Box<dyn Fn(&Head) -> String + Send + Sync> {
+    pub(crate) fn labels(prefixes: Vec<String>) -> Box<dyn Fn(&EntryHead) -> String + Send + Sync> {
         Box::new(move |head| {
             let prefix = prefixes
                 .get(head.source as usize)
@@ -143,7 +143,7 @@ impl Sources {
 #[cfg(test)]
 impl Sources {
     /// Creates sources from any [`Source`].
-    pub(crate) fn of(source: impl Source + 'static) -> Self {
+    pub(crate) fn from_source(source: impl Source + 'static) -> Self {
         Self::all_of(source)
     }
 }

@@ -12,15 +12,15 @@ use crate::account::{Account, Resource};
 use crate::error::{Error, Failure};
 use crate::frame_io::FrameReader;
 use crate::path::RelPath;
-use crate::progress::Progress;
-use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
-use crate::send::schedule::{Found, StreamId};
+use crate::progress::TransferProgress;
+use crate::receive::{AfterDone, Receiver, RequestedEntries, StreamEnd, receive_stream};
+use crate::send::schedule::{FoundEntry, StreamId};
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
-use crate::send::{ClearData, Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, OnCommit, Store};
+use crate::send::{PlaintextSetting, Sources, WorkQueue, send_stream};
+use crate::store::{AnnouncedFile, FileStore, MadeDir, OnCommit};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Extent, Head, Meta, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, Extent, Meta};
 
 /// 512 blocks of 256 KiB.
 const SIZE: u64 = 128 << 20;
@@ -40,11 +40,11 @@ impl Source for Hole {
             0,
             RelPath::root(),
             Meta::default(),
-            Found::File { size: SIZE },
+            FoundEntry::File { size: SIZE },
         )
     }
 
-    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+    fn open(&self, _: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
         Ok(Box::new(Self))
     }
 }
@@ -80,7 +80,7 @@ struct Kept {
 
 struct Keeper(Arc<Kept>);
 
-impl Store for Keeper {
+impl FileStore for Keeper {
     type File = ();
 
     fn sources(&self) -> usize {
@@ -91,7 +91,7 @@ impl Store for Keeper {
         0
     }
 
-    fn create(&self, _: &Announced) -> Result<(), Failure> {
+    fn create(&self, _: &AnnouncedFile) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -102,18 +102,18 @@ impl Store for Keeper {
 
     fn commit(&self, (): (), _: &Meta, _: u64, hash: &Hash, done: OnCommit) {
         *self.0.placed.lock() = Some(*hash);
-        done(Ok(Written::New));
+        done(Ok(EntryOutcome::New));
     }
 
-    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
-        done(Ok(Written::New));
+    fn write_small(&self, _: &EntryHead, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+        done(Ok(EntryOutcome::New));
     }
 
-    fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {
-        Ok(Written::New)
+    fn write_symlink(&self, _: &EntryHead, _: &Meta, _: &[u8]) -> Result<EntryOutcome, Failure> {
+        Ok(EntryOutcome::New)
     }
 
-    fn make_dir(&self, _: &Head, _: &Meta) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, _: &EntryHead, _: &Meta) -> Result<MadeDir, Failure> {
         Ok(MadeDir::New)
     }
 
@@ -121,11 +121,11 @@ impl Store for Keeper {
         false
     }
 
-    fn finish_dir(&self, _: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+    fn finish_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+    fn leave_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) {}
 
     fn finish(&self) -> Vec<Failure> {
         Vec::new()
@@ -133,13 +133,13 @@ impl Store for Keeper {
 }
 
 async fn send(
-    queue: &Arc<Queue>,
+    queue: &Arc<WorkQueue>,
     stream: StreamId,
     near: DuplexStream,
 ) -> Result<StreamEnd, Error> {
     let (read, mut write) = tokio::io::split(near);
     let counters = queue.progress.add_stream("here", None, false);
-    let (mut read, clear) = (FrameReader::new(read), ClearData::never());
+    let (mut read, clear) = (FrameReader::new(read), PlaintextSetting::disabled());
     send_stream(
         queue,
         stream,
@@ -171,9 +171,9 @@ async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<
 async fn lh_copy_30_hole_waits_for_the_delayed_stream() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["hole".into()]);
-    let (sender, account) = (Account::alone(), Account::alone());
-    let sources = Sources::of(Hole);
-    let queue = Queue::new(
+    let (sender, account) = (Account::unshared(), Account::unshared());
+    let sources = Sources::from_source(Hole);
+    let queue = WorkQueue::new(
         sources,
         false,
         sender,
@@ -185,9 +185,9 @@ async fn lh_copy_30_hole_waits_for_the_delayed_stream() {
     queue.set_blocks_ahead(AHEAD);
     let receiver = Receiver::new(
         Keeper(kept.clone()),
-        Asked::Anything,
+        RequestedEntries::Anything,
         account.clone(),
-        Arc::new(Progress::default()),
+        Arc::new(TransferProgress::default()),
         Arc::new(()),
         labels(),
     )

@@ -9,16 +9,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use longhaul_session::Clear;
+use longhaul_session::PlaintextRanges;
 
-use crate::account::{Held, Resource};
+use crate::account::{Resource, ResourcePermit};
 use crate::error::Error;
-use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
+use crate::frame_io::{FLOW_REPORT_INTERVAL, FrameReader, IncomingFrame, KEEP_ALIVE_INTERVAL};
 use crate::progress::{NotKeptCounts, StreamCounters};
 use crate::receive::{StreamEnd, refused};
-use crate::send::queue::{Queue, Taken};
-use crate::send::read::{Announced, FrameBuffer, Reader};
-use crate::send::schedule::{StreamId, Work};
+use crate::send::queue::{TakeResult, WorkQueue};
+use crate::send::read::{AnnouncedFiles, FrameBuffer, Reader};
+use crate::send::schedule::{StreamId, StreamWork};
 use crate::wire::{Frame, NO_ENTRY};
 use crate::workers::blocking;
 
@@ -28,18 +28,18 @@ const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
 const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Plaintext setting for the data of blocks on a stream.
-pub(crate) struct ClearData {
+pub(crate) struct PlaintextSetting {
     /// Handle that announces plaintext bytes to the stream. `None` if it does not support them.
-    pub stream: Option<Arc<Clear>>,
+    pub stream: Option<Arc<PlaintextRanges>>,
     /// True if this end wants plaintext.
     pub wanted: bool,
     /// True if the other end agrees (LH-COPY-43).
     pub agreed: AtomicBool,
 }
 
-impl ClearData {
+impl PlaintextSetting {
     /// Returns the setting without plaintext.
-    pub(crate) fn never() -> Self {
+    pub(crate) fn disabled() -> Self {
         Self {
             stream: None,
             wanted: false,
@@ -55,20 +55,20 @@ impl ClearData {
 /// Sends on one stream until the copy is over. `greeting` is sent first, in one flight with the
 /// first data. However this ends, unanswered work of the stream returns to the queue.
 pub(crate) async fn send_stream<R, W>(
-    queue: &Arc<Queue>,
+    queue: &Arc<WorkQueue>,
     stream: StreamId,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
     writer: &mut W,
     greeting: Vec<u8>,
-    clear: &ClearData,
+    clear: &PlaintextSetting,
 ) -> Result<StreamEnd, Error>
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     queue.add_stream(stream);
-    let _back = PutBack(queue, stream);
+    let _back = ReturnOnDrop(queue, stream);
     let (filled, ready) = mpsc::channel(1);
     let produce = produce(queue, stream, filled, clear);
     let write = write(queue, counters, writer, ready, greeting, clear);
@@ -81,45 +81,45 @@ where
 }
 
 /// Returns a stream's unanswered work to the queue on drop, even if the stream is cancelled.
-struct PutBack<'a>(&'a Queue, StreamId);
+struct ReturnOnDrop<'a>(&'a WorkQueue, StreamId);
 
-impl Drop for PutBack<'_> {
+impl Drop for ReturnOnDrop<'_> {
     fn drop(&mut self) {
         self.0.remove_stream(self.1);
     }
 }
 
 /// Frames that wait to be written, and their permit.
-struct Filled {
+struct FilledBuffer {
     frames: FrameBuffer,
     /// Bytes of file data in the frames.
     data: u64,
-    _place: Held,
+    _permit: ResourcePermit,
 }
 
 async fn produce(
-    queue: &Arc<Queue>,
+    queue: &Arc<WorkQueue>,
     stream: StreamId,
-    filled: mpsc::Sender<Filled>,
-    clear: &ClearData,
+    filled: mpsc::Sender<FilledBuffer>,
+    clear: &PlaintextSetting,
 ) -> Result<StreamEnd, Error> {
-    let mut announced = Announced::default();
+    let mut announced = AnnouncedFiles::default();
     loop {
         let changed = queue.changed();
         let work = match queue.take(stream) {
-            Taken::Work(work) => work,
-            Taken::Nothing(wait) => {
+            TakeResult::Work(work) => work,
+            TakeResult::Nothing(wait) => {
                 let _ = tokio::time::timeout(wait, changed).await;
                 continue;
             }
-            Taken::Over => return finished(queue),
+            TakeResult::Over => return stream_end(queue),
         };
         // The wait is unlimited, as the party that waits is the one that requested the files.
         let file_place = match work.last() {
-            Some(Work::Open { .. }) => Some(queue.account.wait(Resource::OpenFiles).await),
+            Some(StreamWork::Open { .. }) => Some(queue.account.acquire(Resource::OpenFiles).await),
             _ => None,
         };
-        let place = queue.account.wait(Resource::Buffers).await;
+        let place = queue.account.acquire(Resource::Buffers).await;
         let (queue, clear) = (queue.clone(), clear.is_on());
         let reading = blocking(move || {
             let mut frames = FrameBuffer::new(queue.account.buffers().take());
@@ -133,10 +133,10 @@ async fn produce(
                 out: &mut frames,
             };
             let data = reader.fill(work, file_place);
-            let filled = Filled {
+            let filled = FilledBuffer {
                 frames,
                 data,
-                _place: place,
+                _permit: place,
             };
             (filled, announced)
         });
@@ -150,7 +150,7 @@ async fn produce(
 }
 
 /// Returns how the copy ended, once there is nothing more to take.
-fn finished(queue: &Queue) -> Result<StreamEnd, Error> {
+fn stream_end(queue: &WorkQueue) -> Result<StreamEnd, Error> {
     match queue.conclusion() {
         Some(true) => Ok(StreamEnd::Finished),
         Some(false) => Err(Error::Disagreement),
@@ -159,12 +159,12 @@ fn finished(queue: &Queue) -> Result<StreamEnd, Error> {
 }
 
 async fn write<W: AsyncWrite + Unpin>(
-    queue: &Queue,
+    queue: &WorkQueue,
     counters: &StreamCounters,
     writer: &mut W,
-    mut ready: mpsc::Receiver<Filled>,
+    mut ready: mpsc::Receiver<FilledBuffer>,
     greeting: Vec<u8>,
-    clear: &ClearData,
+    clear: &PlaintextSetting,
 ) -> Result<StreamEnd, Error> {
     writer.write_all(&greeting).await?;
     // Not flushed if data follows at once, so that both share one flight.
@@ -184,8 +184,8 @@ async fn write<W: AsyncWrite + Unpin>(
                 }
                 let wait = match reported_complete {
                     false => totals_due.saturating_duration_since(Instant::now()),
-                    true if counters.reports() => FLOW_EVERY,
-                    true => KEEP_ALIVE,
+                    true if counters.reports() => FLOW_REPORT_INTERVAL,
+                    true => KEEP_ALIVE_INTERVAL,
                 };
                 match tokio::time::timeout(wait, ready.recv()).await {
                     Ok(Some(next)) => Some(next),
@@ -207,16 +207,16 @@ async fn write<W: AsyncWrite + Unpin>(
                     let (frames, data) = part.split_at(part.len().saturating_sub(in_clear));
                     writer.write_all(frames).await?;
                     if let Some(stream) = clear.stream.as_ref().filter(|_| !data.is_empty()) {
-                        stream.send(data.len());
+                        stream.mark_written(data.len());
                         queue
                             .progress
-                            .bytes_clear
+                            .bytes_plaintext
                             .fetch_add(data.len() as u64, Ordering::Relaxed);
                     }
                     writer.write_all(data).await?;
                 }
                 counters.bytes.fetch_add(filled.data, Ordering::Relaxed);
-                queue.account.buffers().give(filled.frames.into_bytes());
+                queue.account.buffers().put_back(filled.frames.into_bytes());
                 flushed = false;
             }
             None if reported_complete && !counters.reports() => Frame::KeepAlive.encode(&mut out),
@@ -240,25 +240,25 @@ async fn write<W: AsyncWrite + Unpin>(
 }
 
 async fn read_answers<R: AsyncRead + Unpin>(
-    queue: &Queue,
+    queue: &WorkQueue,
     stream: StreamId,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
-    clear: &ClearData,
+    clear: &PlaintextSetting,
 ) -> Result<StreamEnd, Error> {
     loop {
         let frame = match reader.next().await? {
-            Some(Incoming::Frame(frame)) => frame,
-            Some(Incoming::Block(..)) => {
+            Some(IncomingFrame::Frame(frame)) => frame,
+            Some(IncomingFrame::Block(..)) => {
                 return Err(Error::Protocol("it sends data where answers belong".into()));
             }
-            None => return finished(queue),
+            None => return stream_end(queue),
         };
         match frame {
             Frame::Ack { id, offset } => queue.acknowledged(id, offset),
             Frame::Result { id, outcome } => queue.answered(id, outcome),
             Frame::Failed { head, failure } if head.id == NO_ENTRY => {
-                queue.note((queue.label)(&head), failure)
+                queue.report_failure((queue.label)(&head), failure)
             }
             Frame::Have { id, more, subtrees } => queue.have(id, &subtrees, more)?,
             Frame::Done { manifest } => queue.completed(manifest),
@@ -275,8 +275,8 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 ..
             } => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
-                counters.accepted(max_streams);
-                queue.placed(placement);
+                counters.record_accepted(max_streams);
+                queue.set_placement(placement);
                 queue.accepted(instance, present, hard_links)?;
             }
             Frame::KeepAlive => {}

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use rustix::fs::Stat;
 
-use crate::account::Held;
-use crate::error::{Failure, FailureKind, vanished};
+use crate::account::ResourcePermit;
+use crate::error::{Failure, FailureKind, vanished_failure};
 use crate::path::RelPath;
-use crate::send::schedule::{Found, Inode};
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::send::schedule::{FoundEntry, SourceInode};
+use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::is_temporary;
 use crate::wire::Meta;
 
@@ -26,18 +26,18 @@ pub(crate) struct SourceRoot {
 pub(crate) trait WalkSink {
     /// Returns the account for names that are still to be examined, or `None` if memory is not
     /// counted.
-    fn hold(&self) -> Option<Held> {
+    fn hold(&self) -> Option<ResourcePermit> {
         None
     }
     /// Returns true if it takes the entry at `path` beneath the source, which is no directory. It
     /// is asked before further details are determined.
-    fn wants(&self, _source: u32, _path: &RelPath, _kind: Kind) -> bool {
+    fn wants(&self, _source: u32, _path: &RelPath, _kind: NodeKind) -> bool {
         true
     }
     /// Notes the metadata of an entry that may be copied.
-    fn looked_at(&self, _stat: &Stat) {}
+    fn note_stat(&self, _stat: &Stat) {}
     /// Takes an entry. `path` is beneath the source.
-    fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
+    fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool;
     /// Takes a file of `size` bytes that has several names, here or elsewhere.
     fn found_linked(
         &self,
@@ -45,9 +45,9 @@ pub(crate) trait WalkSink {
         path: RelPath,
         meta: Meta,
         size: u64,
-        (_inode, _names): (Inode, u64),
+        (_inode, _names): (SourceInode, u64),
     ) -> bool {
-        self.found(source, path, meta, Found::File { size })
+        self.found(source, path, meta, FoundEntry::File { size })
     }
 }
 
@@ -64,15 +64,15 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn
         Err(errno) => return walk.failed(RelPath::root(), errno.into()),
     };
     match kind_of(&stat) {
-        Kind::Directory if !recursive => {
+        NodeKind::Directory if !recursive => {
             walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory))
         }
-        Kind::Directory => walk.descend(RelPath::root(), &stat),
+        NodeKind::Directory => walk.descend(RelPath::root(), &stat),
         // A local link was followed before the walk. A server follows none.
-        Kind::Symlink if !recursive => {
+        NodeKind::Symlink if !recursive => {
             walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink))
         }
-        _ => walk.one(RelPath::root(), &stat),
+        _ => walk.visit_entry(RelPath::root(), &stat),
     }
 }
 
@@ -84,28 +84,30 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn emit(&self, path: RelPath, meta: Meta, found: Found) -> bool {
+    fn emit(&self, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
         self.sink.found(self.number, path, meta, found)
     }
 
     fn failed(&self, path: RelPath, failure: Failure) -> bool {
-        self.emit(path, Meta::default(), Found::Failed(failure))
+        self.emit(path, Meta::default(), FoundEntry::Failed(failure))
     }
 
     /// Handles an entry that is not a directory.
-    fn one(&self, path: RelPath, stat: &Stat) -> bool {
+    fn visit_entry(&self, path: RelPath, stat: &Stat) -> bool {
         let meta = meta_of(stat);
-        self.sink.looked_at(stat);
+        self.sink.note_stat(stat);
         match kind_of(stat) {
-            Kind::File => self.file(path, meta, stat),
-            Kind::Symlink => {
+            NodeKind::File => self.file(path, meta, stat),
+            NodeKind::Symlink => {
                 let target = self.source.path.join(&path).map_err(Failure::from);
-                match target.and_then(|full| self.source.base.read_link(&full).map_err(vanished)) {
-                    Ok(target) => self.emit(path, meta, Found::Symlink { target }),
+                match target
+                    .and_then(|full| self.source.base.read_link(&full).map_err(vanished_failure))
+                {
+                    Ok(target) => self.emit(path, meta, FoundEntry::Symlink { target }),
                     Err(failure) => self.failed(path, failure),
                 }
             }
-            Kind::Directory | Kind::Other => {
+            NodeKind::Directory | NodeKind::Other => {
                 self.failed(path, Failure::new(FailureKind::NotRegular))
             }
         }
@@ -118,9 +120,9 @@ impl Walk<'_> {
     fn file(&self, path: RelPath, meta: Meta, stat: &Stat) -> bool {
         let (size, names) = (stat.st_size as u64, u64::from(stat.st_nlink));
         if names < 2 {
-            return self.emit(path, meta, Found::File { size });
+            return self.emit(path, meta, FoundEntry::File { size });
         }
-        let inode = Inode {
+        let inode = SourceInode {
             device: stat.st_dev,
             number: stat.st_ino,
         };
@@ -132,17 +134,17 @@ impl Walk<'_> {
     /// are walked, and the list of these is on the heap. Depth thus costs neither descriptors nor
     /// stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
-        self.sink.looked_at(stat);
+        self.sink.note_stat(stat);
         let mut ahead = vec![(path, meta_of(stat))];
-        let mut memory = Memory(self.sink.hold());
+        let mut memory = WalkMemory(self.sink.hold());
         while let Some((path, meta)) = ahead.pop() {
             memory.shrink(ahead_bytes(&path));
             let listed = self.source.path.join(&path).map_err(Failure::from);
             let mut name_bytes = 0;
             let listed = listed.and_then(|full| {
-                let dir = self.source.base.open_dir(&full).map_err(vanished)?;
+                let dir = self.source.base.open_dir(&full).map_err(vanished_failure)?;
                 let names = dir.names(&mut |name| {
-                    let bytes = NAME_BYTES + name.len() as u64;
+                    let bytes = NAME_OVERHEAD_BYTES + name.len() as u64;
                     memory.grow(bytes)?;
                     name_bytes += bytes;
                     Ok(())
@@ -159,7 +161,7 @@ impl Walk<'_> {
                     continue;
                 }
             };
-            if !self.emit(path.clone(), meta, Found::Directory) {
+            if !self.emit(path.clone(), meta, FoundEntry::Directory) {
                 return false;
             }
             let first_below = ahead.len();
@@ -179,22 +181,22 @@ impl Walk<'_> {
                         );
                         if !self.failed(
                             path.clone(),
-                            Failure::with(FailureKind::RefusedPath, detail),
+                            Failure::with_detail(FailureKind::RefusedPath, detail),
                         ) {
                             return false;
                         }
                         continue;
                     }
                 };
-                if let Some(kind) = kind.filter(|kind| *kind != Kind::Directory)
+                if let Some(kind) = kind.filter(|kind| *kind != NodeKind::Directory)
                     && !self.sink.wants(self.number, &child, kind)
                 {
                     continue;
                 }
                 let go_on = match dir.stat_name(name) {
-                    Err(errno) => self.failed(child, vanished(errno)),
-                    Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {
-                        self.sink.looked_at(&stat);
+                    Err(errno) => self.failed(child, vanished_failure(errno)),
+                    Ok(stat) if kind_of(&stat) == NodeKind::Directory && self.recursive => {
+                        self.sink.note_stat(&stat);
                         match memory.grow(ahead_bytes(&child)) {
                             Ok(()) => {
                                 ahead.push((child, meta_of(&stat)));
@@ -203,7 +205,7 @@ impl Walk<'_> {
                             Err(failure) => self.failed(child, failure),
                         }
                     }
-                    Ok(stat) => self.one(child, &stat),
+                    Ok(stat) => self.visit_entry(child, &stat),
                 };
                 if !go_on {
                     return false;
@@ -220,17 +222,17 @@ impl Walk<'_> {
 
 /// Memory of a name that waits to be examined, besides its own, and of a directory that waits to be
 /// walked, in bytes.
-const NAME_BYTES: u64 = 32;
-const AHEAD_BYTES: u64 = 64;
+const NAME_OVERHEAD_BYTES: u64 = 32;
+const DIRECTORY_OVERHEAD_BYTES: u64 = 64;
 
 fn ahead_bytes(path: &RelPath) -> u64 {
-    AHEAD_BYTES + path.as_bytes().len() as u64
+    DIRECTORY_OVERHEAD_BYTES + path.as_bytes().len() as u64
 }
 
 /// Memory of a walk, if it is counted.
-struct Memory(Option<Held>);
+struct WalkMemory(Option<ResourcePermit>);
 
-impl Memory {
+impl WalkMemory {
     fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
         match &mut self.0 {
             Some(held) => Ok(held.grow(bytes)?),
@@ -259,10 +261,10 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct List(Mutex<Vec<(String, Found)>>);
+    struct List(Mutex<Vec<(String, FoundEntry)>>);
 
     impl WalkSink for List {
-        fn found(&self, _: u32, path: RelPath, _: Meta, found: Found) -> bool {
+        fn found(&self, _: u32, path: RelPath, _: Meta, found: FoundEntry) -> bool {
             self.0.lock().push((path.to_string(), found));
             true
         }
@@ -302,11 +304,11 @@ mod tests {
         );
         assert_eq!(
             found[2].1,
-            Found::Symlink {
+            FoundEntry::Symlink {
                 target: b"/".to_vec()
             }
         );
-        assert_eq!(found[1].1, Found::File { size: 3 });
+        assert_eq!(found[1].1, FoundEntry::File { size: 3 });
     }
 
     #[test]
@@ -345,7 +347,7 @@ mod tests {
             FailureKind::IsLink,
         ];
         for ((_, found), kind) in found.into_iter().zip(kinds) {
-            assert_eq!(found, Found::Failed(Failure::new(kind)));
+            assert_eq!(found, FoundEntry::Failed(Failure::new(kind)));
         }
     }
 }

@@ -9,20 +9,20 @@ use longhaul_proto::text::printable;
 use tokio::sync::{OnceCell, watch};
 
 use super::received::LastReceived;
-use super::{Refusal, Server, full, refusal};
-use crate::account::{Account, Held, Resource};
+use super::{CopyRefusal, Server, limit_refusal, refusal};
+use crate::account::{Account, Resource, ResourcePermit};
 use crate::error::Error;
 use crate::grants::Access;
-use crate::progress::{Event, Observer, Progress, StreamCounters};
+use crate::progress::{Observer, StreamCounters, TransferEvent, TransferProgress};
 use crate::receive::StreamEnd;
-use crate::receive::{Asked, Receiver};
-use crate::send::{Presence, Queue, Sources};
-use crate::store::{Destination, WriteOptions};
-use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
+use crate::receive::{Receiver, RequestedEntries};
+use crate::send::{Presence, Sources, WorkQueue};
+use crate::store::{CopyDestination, WriteOptions};
+use crate::wire::{CopyInstance, CopyRequest, CopyToken, Hello, Placement, RefusalKind};
 use crate::workers::blocking;
 
 /// A running copy.
-pub(super) struct Copy {
+pub(super) struct ServerCopy {
     pub principal: PublicKey,
     pub hello: Hello,
     /// Number of copies that were begun before it.
@@ -30,21 +30,21 @@ pub(super) struct Copy {
     /// Identity of this copy, regardless of its token. `None` if the operating system had no random
     /// numbers.
     pub instance: Option<CopyInstance>,
-    pub side: OnceCell<Side>,
+    pub side: OnceCell<ServerRole>,
     /// True if some of the files of a push may exist already.
     pub present: AtomicBool,
     /// Placement of the sources of a push.
     pub placement: OnceLock<Placement>,
     pub streams: AtomicU32,
     pub numbers: AtomicU32,
-    pub progress: Arc<Progress>,
+    pub progress: Arc<TransferProgress>,
     /// Reason why it ends although its client is connected, if it does.
     early_end: watch::Sender<Option<EarlyEnd>>,
     pub received: Arc<LastReceived>,
     account: Arc<Account>,
     /// Its unit among the copies, held also while it waits for a stream, and the memory for its
     /// HELLO.
-    _held: (Held, Held),
+    _held: (ResourcePermit, ResourcePermit),
 }
 
 /// Reason why a copy ends although its client is connected.
@@ -59,14 +59,14 @@ pub(super) enum EarlyEnd {
     RootDisplaced,
 }
 
-pub(super) enum Side {
-    Send(Arc<Queue>),
+pub(super) enum ServerRole {
+    Send(Arc<WorkQueue>),
     Receive(Arc<Receiver>),
 }
 
-impl Drop for Side {
+impl Drop for ServerRole {
     fn drop(&mut self) {
-        if let Side::Send(queue) = self {
+        if let ServerRole::Send(queue) = self {
             queue.close();
         }
     }
@@ -74,13 +74,13 @@ impl Drop for Side {
 
 /// Memory overhead of a path or name of HELLO, in bytes. It is kept as received, as a name, and as
 /// a label.
-const NAME_BYTES: u64 = 200;
+const NAME_OVERHEAD_BYTES: u64 = 200;
 
 /// Returns the memory that HELLO takes while its copy exists, in bytes.
 fn hello_bytes(hello: &Hello) -> u64 {
-    let of = |bytes: &[u8]| NAME_BYTES + 4 * bytes.len() as u64;
+    let of = |bytes: &[u8]| NAME_OVERHEAD_BYTES + 4 * bytes.len() as u64;
     match &hello.request {
-        Request::Push {
+        CopyRequest::Push {
             destination, names, ..
         } => {
             let names = names
@@ -88,21 +88,23 @@ fn hello_bytes(hello: &Hello) -> u64 {
                 .map(|name| of(name) + destination.as_bytes().len() as u64);
             names.sum::<u64>() + of(destination.as_bytes())
         }
-        Request::Pull { sources, .. } => sources.iter().map(|source| of(source.as_bytes())).sum(),
+        CopyRequest::Pull { sources, .. } => {
+            sources.iter().map(|source| of(source.as_bytes())).sum()
+        }
     }
 }
 
-impl Copy {
+impl ServerCopy {
     fn new(
         hello: Hello,
         account: &Arc<Account>,
         principal: PublicKey,
         order: u64,
-    ) -> Result<Arc<Self>, Refusal> {
+    ) -> Result<Arc<Self>, CopyRefusal> {
         let take = |what, units| {
             account
                 .take(what, units)
-                .map_err(|exhausted| full(&exhausted))
+                .map_err(|exhausted| limit_refusal(&exhausted))
         };
         let held = (
             take(Resource::Copies, 1)?,
@@ -112,7 +114,7 @@ impl Copy {
             principal,
             hello,
             order,
-            instance: Token::random()
+            instance: CopyToken::random()
                 .ok()
                 .and_then(|token| token.0.first_chunk().copied()),
             side: OnceCell::new(),
@@ -131,7 +133,7 @@ impl Copy {
     /// Returns true if everything that a push brings is in place.
     pub(super) fn has_all_in_place(&self) -> bool {
         match self.side.get() {
-            Some(Side::Receive(receiver)) => receiver.conclusion().is_some(),
+            Some(ServerRole::Receive(receiver)) => receiver.conclusion().is_some(),
             _ => false,
         }
     }
@@ -139,7 +141,7 @@ impl Copy {
     /// Returns a channel that disconnects when the copy has released the files that it receives.
     pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         match self.side.get() {
-            Some(Side::Receive(receiver)) => receiver.ended(),
+            Some(ServerRole::Receive(receiver)) => receiver.take_end_signal(),
             _ => None,
         }
     }
@@ -177,7 +179,7 @@ impl Server {
         hello: Hello,
         account: &Arc<Account>,
         principal: PublicKey,
-    ) -> Result<Arc<Copy>, Refusal> {
+    ) -> Result<Arc<ServerCopy>, CopyRefusal> {
         self.authorise(&hello.request, &principal)?;
         self.require_root().await?;
         let token = hello.token;
@@ -189,7 +191,7 @@ impl Server {
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
                 None => {
-                    let copy = Copy::new(hello.clone(), account, principal, copies.begun)?;
+                    let copy = ServerCopy::new(hello.clone(), account, principal, copies.begun)?;
                     copies.begun += 1;
                     copies.running.insert(token, copy.clone());
                     copy
@@ -200,8 +202,8 @@ impl Server {
                 || copy.hello.request != hello.request
                 || copy.hello.portion != hello.portion
             {
-                return Err(Refusal {
-                    kind: RefusalKind::WhoAsks,
+                return Err(CopyRefusal {
+                    kind: RefusalKind::Key,
                     detail: "this stream does not belong to that copy".into(),
                 });
             }
@@ -209,8 +211,8 @@ impl Server {
                 >= u32::from(self.limits.streams_per_copy)
             {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
-                return Err(Refusal {
-                    kind: RefusalKind::When,
+                return Err(CopyRefusal {
+                    kind: RefusalKind::Limit,
                     detail: format!(
                         "this copy has as many streams as the server allows ({})",
                         self.limits.streams_per_copy
@@ -229,7 +231,7 @@ impl Server {
             Err(error) => {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
                 self.copies.lock().running.remove(&token);
-                Err(Refusal::for_error(&error))
+                Err(CopyRefusal::for_error(&error))
             }
         }
     }
@@ -237,18 +239,18 @@ impl Server {
     /// LH-COPY-11.
     pub(super) fn authorise(
         &self,
-        request: &Request,
+        request: &CopyRequest,
         principal: &PublicKey,
-    ) -> Result<(), Refusal> {
-        let grants = self.grants.now();
+    ) -> Result<(), CopyRefusal> {
+        let grants = self.grants.current();
         let denied = match request {
-            Request::Push {
+            CopyRequest::Push {
                 destination,
                 overwrite,
                 ..
             } => {
-                let denied = !grants.allow(principal, access_of(*overwrite), destination);
-                let creates = grants.allow(principal, Access::Create, destination);
+                let denied = !grants.allows(principal, access_of(*overwrite), destination);
+                let creates = grants.allows(principal, Access::Create, destination);
                 let verb = if creates {
                     "replace what is in"
                 } else {
@@ -256,15 +258,15 @@ impl Server {
                 };
                 denied.then_some((verb, destination))
             }
-            Request::Pull { sources, .. } => sources
+            CopyRequest::Pull { sources, .. } => sources
                 .iter()
-                .find(|s| !grants.allow(principal, Access::Read, s))
+                .find(|s| !grants.allows(principal, Access::Read, s))
                 .map(|s| ("read", s)),
         };
         match denied {
             None => Ok(()),
-            Some((verb, path)) => Err(Refusal {
-                kind: RefusalKind::WhoAsks,
+            Some((verb, path)) => Err(CopyRefusal {
+                kind: RefusalKind::Key,
                 detail: format!(
                     "the server does not let key {principal} {verb} /{}; ask its operator",
                     printable(path.as_bytes())
@@ -273,22 +275,22 @@ impl Server {
         }
     }
 
-    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>) -> Result<Side, Error> {
+    async fn begin(self: &Arc<Self>, copy: &Arc<ServerCopy>) -> Result<ServerRole, Error> {
         let account = copy.account.clone();
-        let observer: Arc<dyn Observer> = Arc::new(Log(account.clone()));
+        let observer: Arc<dyn Observer> = Arc::new(CopyLog(account.clone()));
         let server = self.clone();
         match &copy.hello.request {
-            Request::Pull { recursive, sources } => {
+            CopyRequest::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
                 let root = blocking(move || server.current_root()).await??;
                 let sources = Sources::beneath(root, sources, *recursive);
                 // LH-COPY-49.
-                let sources = sources.only(copy.hello.portion, copy.hello.hard_links);
+                let sources = sources.restricted_to(copy.hello.portion, copy.hello.hard_links);
                 let (resume, progress) = (copy.hello.resume, copy.progress.clone());
-                let queue = Queue::new(sources, resume, account, progress, observer, labels)?;
+                let queue = WorkQueue::new(sources, resume, account, progress, observer, labels)?;
                 // LH-COPY-39.
                 if let Some(compare) = copy.hello.offer {
-                    queue.expect(Presence::Something, compare);
+                    queue.set_presence(Presence::Something, compare);
                 }
                 // LH-COPY-45.
                 if copy.hello.hard_links {
@@ -298,9 +300,9 @@ impl Server {
                     queue.report_not_kept();
                 }
                 drop(queue.start_walk());
-                Ok(Side::Send(queue))
+                Ok(ServerRole::Send(queue))
             }
-            Request::Push {
+            CopyRequest::Push {
                 destination,
                 into,
                 overwrite,
@@ -316,21 +318,25 @@ impl Server {
                     fsync: *fsync,
                     resume: copy.hello.resume,
                 };
-                let grants = self.grants.now();
+                let grants = self.grants.current();
                 let access = access_of(*overwrite);
-                let within = grants.around(&copy.principal, access, destination).cloned();
+                let within = grants
+                    .widest_directory(&copy.principal, access, destination)
+                    .cloned();
                 // The grant existed when it was checked before, and was withdrawn since.
                 let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
-                let may_compare = grants.allow(&copy.principal, Access::Read, destination);
+                let may_compare = grants.allows(&copy.principal, Access::Read, destination);
                 let (target, into, names) = (destination.clone(), *into, names.clone());
                 let (token, placement) = (copy.hello.token, copy.hello.placement);
                 let opened = blocking(move || {
                     let root = server.current_root()?;
                     let base = root.clone();
                     let destination =
-                        Destination::beneath(base, target, into, names, options, token)?;
+                        CopyDestination::beneath(base, target, into, names, options, token)?;
                     // LH-COPY-53.
-                    let destination = destination.placed(placement).held_to(within, may_compare);
+                    let destination = destination
+                        .placed(placement)
+                        .confined_to(within, may_compare);
                     let present = destination.has_something();
                     Ok::<_, Error>((destination, present, root))
                 });
@@ -341,19 +347,19 @@ impl Server {
                     server.is_none_or(|server| server.still_serves(&root))
                 };
                 let destination = destination
-                    .beside(self.rivals_of(copy))
-                    .concluded_if(Box::new(is_in_place));
+                    .with_rivals(self.rivals_of(copy))
+                    .with_end_check(Box::new(is_in_place));
                 copy.present.store(present, Ordering::Relaxed);
                 let _ = copy.placement.set(destination.placement());
                 let receiver = Receiver::new(
                     destination,
-                    Asked::Anything,
+                    RequestedEntries::Anything,
                     account,
                     copy.progress.clone(),
                     observer,
                     Sources::labels(labels),
                 )?;
-                Ok(Side::Receive(receiver))
+                Ok(ServerRole::Receive(receiver))
             }
         }
     }
@@ -370,19 +376,19 @@ fn access_of(overwrite: bool) -> Access {
 
 /// Membership of a stream in its copy. The last stream to leave decides whether the copy ends
 /// (LH-COPY-27).
-pub(super) struct Leave<'a> {
+pub(super) struct CopyMembership<'a> {
     pub server: &'a Arc<Server>,
-    pub copy: &'a Arc<Copy>,
+    pub copy: &'a Arc<ServerCopy>,
     pub counters: Arc<StreamCounters>,
 }
 
-impl Leave<'_> {
+impl CopyMembership<'_> {
     /// Forgets a copy that is over, or whose client closed its last stream in an orderly manner.
     /// Any other copy waits for a stream to return, and is then dropped with its temporary files.
-    pub(super) fn after(&self, result: &Result<StreamEnd, Error>) {
+    pub(super) fn leave(&self, result: &Result<StreamEnd, Error>) {
         let over = match self.copy.side.get() {
-            Some(Side::Send(queue)) => queue.said_done(),
-            Some(Side::Receive(receiver)) => receiver.conclusion().is_some(),
+            Some(ServerRole::Send(queue)) => queue.is_reported_done(),
+            Some(ServerRole::Receive(receiver)) => receiver.conclusion().is_some(),
             None => true,
         };
         let last = self.copy.streams.load(Ordering::Relaxed) == 1;
@@ -393,14 +399,14 @@ impl Leave<'_> {
     }
 }
 
-impl Drop for Leave<'_> {
+impl Drop for CopyMembership<'_> {
     fn drop(&mut self) {
         self.copy.progress.remove_stream(&self.counters);
         if self.copy.streams.fetch_sub(1, Ordering::Relaxed) != 1 {
             return;
         }
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
-        let grace = self.server.limits.grace;
+        let grace = self.server.limits.stream_grace;
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tokio::time::sleep(grace).await;
@@ -415,11 +421,11 @@ impl Drop for Leave<'_> {
 }
 
 /// Log of a copy at the server.
-struct Log(Arc<Account>);
+struct CopyLog(Arc<Account>);
 
-impl Observer for Log {
-    fn event(&self, event: Event) {
-        if let Event::Failed { path, failure } = event {
+impl Observer for CopyLog {
+    fn event(&self, event: TransferEvent) {
+        if let TransferEvent::Failed { path, failure } = event {
             self.0.log(|| tracing::info!(%path, %failure, "not copied"));
         }
     }

@@ -12,14 +12,16 @@ use tokio::time::{Instant, interval_at, timeout};
 
 use super::Server;
 use super::root::ROOT_DISPLACED;
-use crate::account::{Account, Held, Resource};
+use crate::account::{Account, Resource, ResourcePermit};
 use crate::client::{Transport, close};
 use crate::error::Error;
 use crate::files::message::{
-    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, FilesHello, MAX_ASK_BYTES, PathBytes,
+    FilesFailure, FilesFailureKind, FilesHello, FilesRequest, FilesResponse, MAX_REQUEST_BYTES,
+    PathBytes,
 };
 use crate::files::{
-    FILES_VERSION, Files, LineError, Lines, MAX_KEPT_BYTES, Permission, WORKING_EVERY, write_line,
+    FILES_VERSION, Files, LineError, LineReader, MAX_KEPT_BYTES, Permission, WORKING_INTERVAL,
+    write_line,
 };
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
@@ -31,17 +33,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Permissions from the grants of a key.
-struct Granted {
+struct GrantedAccess {
     grants: Arc<Grants>,
     key: PublicKey,
 }
 
-impl Permission for Granted {
+impl Permission for GrantedAccess {
     fn may(&self, access: Access, path: &RelPath) -> bool {
-        self.grants.allow(&self.key, access, path)
+        self.grants.allows(&self.key, access, path)
     }
 
-    fn who(&self) -> String {
+    fn client_name(&self) -> String {
         format!("key {}", self.key)
     }
 }
@@ -67,7 +69,7 @@ impl Server {
     ) -> Result<(), Error> {
         let account = self.account(principal);
         let (reader, mut writer) = tokio::io::split(stream);
-        let mut lines = Lines::new(reader, MAX_ASK_BYTES);
+        let mut lines = LineReader::new(reader, MAX_REQUEST_BYTES);
         // LH-FILES-4: it counts as a stream of a copy, in the same shares.
         let ended = match account.take(Resource::Streams, 1) {
             Ok(_held) => {
@@ -77,7 +79,7 @@ impl Server {
             Err(exhausted) => Err(Error::Limit(exhausted.to_string())),
         };
         if let Err(Error::Protocol(reason) | Error::Limit(reason)) = &ended {
-            let refused = FilesAnswer::Refused {
+            let refused = FilesResponse::Refused {
                 unauthorised: false,
                 reason: reason.clone(),
             };
@@ -89,14 +91,14 @@ impl Server {
 
     async fn answer_all(
         self: &Arc<Self>,
-        lines: &mut Lines<impl AsyncRead + Unpin>,
+        lines: &mut LineReader<impl AsyncRead + Unpin>,
         writer: &mut (impl AsyncWrite + Unpin),
         principal: PublicKey,
         account: &Arc<Account>,
     ) -> Result<(), Error> {
-        let hello = timeout(self.limits.hello, lines.next()).await;
+        let hello = timeout(self.limits.hello_timeout, lines.next()).await;
         let hello = hello.map_err(|_| Error::Protocol("no first line in time".into()))?;
-        let Some(hello) = hello.map_err(odd)? else {
+        let Some(hello) = hello.map_err(unexpected)? else {
             return Ok(());
         };
         let hello: FilesHello = serde_json::from_slice(&hello)
@@ -107,16 +109,16 @@ impl Server {
                 "this server speaks version {FILES_VERSION} of the files protocol"
             )));
         }
-        let ready = FilesAnswer::Ready {
+        let ready = FilesResponse::Ready {
             version: FILES_VERSION,
         };
-        say(writer, &ready).await?;
+        send(writer, &ready).await?;
         let root = self.root.dir();
         let mut files = Files::new(root.clone());
         let mut kept = account.take(Resource::Bookkeeping, 0)?;
         loop {
             let line = match timeout(IDLE_TIMEOUT, lines.next()).await {
-                Ok(line) => line.map_err(odd)?,
+                Ok(line) => line.map_err(unexpected)?,
                 Err(_) => return Err(Error::Protocol("nothing was asked for too long".into())),
             };
             let Some(line) = line else {
@@ -126,9 +128,9 @@ impl Server {
             if !blocking(move || server.still_serves(&served)).await? {
                 return Err(Error::Limit(ROOT_DISPLACED.into()));
             }
-            let answer = match serde_json::from_slice::<FilesAsk>(&line) {
+            let answer = match serde_json::from_slice::<FilesRequest>(&line) {
                 Ok(ask) => {
-                    let ask = files.spelled_out(ask);
+                    let ask = files.with_position(ask);
                     let answer;
                     (files, answer) = self
                         .answer(files, ask, principal, account, &mut kept, writer)
@@ -136,12 +138,12 @@ impl Server {
                     answer
                 }
                 // LH-FILES-1: this may be a request of a later version.
-                Err(_) => FilesAnswer::Failed(FilesFailure::new(
+                Err(_) => FilesResponse::Failed(FilesFailure::new(
                     FilesFailureKind::NotUnderstood,
                     &PathBytes::default(),
                 )),
             };
-            say(writer, &answer).await?;
+            send(writer, &answer).await?;
         }
     }
 
@@ -149,35 +151,35 @@ impl Server {
     async fn answer(
         self: &Arc<Self>,
         mut files: Files,
-        ask: FilesAsk,
+        ask: FilesRequest,
         principal: PublicKey,
         account: &Arc<Account>,
-        kept: &mut Held,
+        kept: &mut ResourcePermit,
         writer: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<(Files, FilesAnswer), Error> {
+    ) -> Result<(Files, FilesResponse), Error> {
         let bytes = match files.needs_pass(&ask) {
             true => MAX_KEPT_BYTES,
             false => files.kept_bytes(),
         };
         if let Err(exhausted) = kept.set(bytes as u64) {
-            let failure = FilesFailure::with(
+            let failure = FilesFailure::with_detail(
                 FilesFailureKind::Limit,
                 &path_of(&ask),
                 &exhausted.to_string(),
             );
-            return Ok((files, FilesAnswer::Failed(failure)));
+            return Ok((files, FilesResponse::Failed(failure)));
         }
-        let permission = Granted {
+        let permission = GrantedAccess {
             // The grants are read for each request, so a withdrawal takes effect with the next one
             // (LH-FILES-8).
-            grants: self.grants.now(),
+            grants: self.grants.current(),
             key: principal,
         };
         let stop = StopAtEnd(Arc::default());
         let stopped = stop.0.clone();
         let work = async {
             // This uses one of the threads that copies have for their disks.
-            let place = account.wait(Resource::Buffers).await;
+            let place = account.acquire(Resource::Buffers).await;
             blocking(move || {
                 let answer = files.answer(&ask, &permission, &stopped);
                 drop(place);
@@ -186,15 +188,15 @@ impl Server {
             .await
         };
         tokio::pin!(work);
-        let mut working = interval_at(Instant::now() + WORKING_EVERY, WORKING_EVERY);
+        let mut working = interval_at(Instant::now() + WORKING_INTERVAL, WORKING_INTERVAL);
         let (files, ask, answer) = loop {
             tokio::select! {
                 done = &mut work => break done?,
-                _ = working.tick() => say(writer, &FilesAnswer::Working).await?,
+                _ = working.tick() => send(writer, &FilesResponse::Working).await?,
             }
         };
         kept.set(files.kept_bytes() as u64)?;
-        if matches!(answer, FilesAnswer::Changed) {
+        if matches!(answer, FilesResponse::Changed) {
             account.log(|| {
                 let (verb, path) = (verb_of(&ask), printable(&path_of(&ask).0));
                 tracing::info!(key = %principal, %path, "{verb}");
@@ -205,36 +207,38 @@ impl Server {
 }
 
 /// Returns the path of a request.
-fn path_of(ask: &FilesAsk) -> PathBytes {
+fn path_of(ask: &FilesRequest) -> PathBytes {
     match ask {
         // There is no listing to continue.
-        FilesAsk::More { .. } => PathBytes::default(),
-        FilesAsk::Look { path, .. }
-        | FilesAsk::MakeDirectory { path, .. }
-        | FilesAsk::Rename { from: path, .. }
-        | FilesAsk::Remove { path, .. }
-        | FilesAsk::Leftovers { path, .. } => path.clone(),
+        FilesRequest::More { .. } => PathBytes::default(),
+        FilesRequest::Look { path, .. }
+        | FilesRequest::MakeDirectory { path, .. }
+        | FilesRequest::Rename { from: path, .. }
+        | FilesRequest::Remove { path, .. }
+        | FilesRequest::Leftovers { path, .. } => path.clone(),
     }
 }
 
 /// Returns the action of a request, for the log.
-fn verb_of(ask: &FilesAsk) -> &'static str {
+fn verb_of(ask: &FilesRequest) -> &'static str {
     match ask {
-        FilesAsk::Look { .. } | FilesAsk::More { .. } | FilesAsk::Leftovers { .. } => "looked at",
-        FilesAsk::MakeDirectory { .. } => "directory made",
-        FilesAsk::Rename { .. } => "renamed",
-        FilesAsk::Remove { .. } => "removed",
+        FilesRequest::Look { .. } | FilesRequest::More { .. } | FilesRequest::Leftovers { .. } => {
+            "looked at"
+        }
+        FilesRequest::MakeDirectory { .. } => "directory made",
+        FilesRequest::Rename { .. } => "renamed",
+        FilesRequest::Remove { .. } => "removed",
     }
 }
 
-async fn say(writer: &mut (impl AsyncWrite + Unpin), answer: &FilesAnswer) -> Result<(), Error> {
+async fn send(writer: &mut (impl AsyncWrite + Unpin), answer: &FilesResponse) -> Result<(), Error> {
     match timeout(WRITE_TIMEOUT, write_line(writer, answer)).await {
         Ok(written) => Ok(written?),
         Err(_) => Err(Error::Stream(std::io::ErrorKind::TimedOut.into())),
     }
 }
 
-fn odd(error: LineError) -> Error {
+fn unexpected(error: LineError) -> Error {
     match error {
         LineError::Io(error) => Error::Stream(error),
         error => Error::Protocol(error.to_string()),

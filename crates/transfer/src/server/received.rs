@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::listening::NoteArrival;
+use crate::listening::ArrivalObserver;
 
 /// Time when any stream of a copy last received data.
 pub(super) struct LastReceived {
@@ -38,7 +38,7 @@ impl LastReceived {
 /// The copy of a stream, once it is known.
 pub(super) type StreamCopy = Arc<OnceLock<Arc<LastReceived>>>;
 
-impl NoteArrival for StreamCopy {
+impl ArrivalObserver for StreamCopy {
     fn note_arrival(&self) {
         if let Some(copy) = self.get() {
             copy.note();

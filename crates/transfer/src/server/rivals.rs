@@ -10,20 +10,20 @@ use std::time::Duration;
 
 use longhaul_proto::PublicKey;
 
-use super::copy::{Copy, EarlyEnd};
-use super::{Copies, Ending, Server};
-use crate::frame_io::KEEP_ALIVE;
+use super::copy::{EarlyEnd, ServerCopy};
+use super::{Copies, EndingCopy, Server};
+use crate::frame_io::KEEP_ALIVE_INTERVAL;
 use crate::part::Portion;
-use crate::store::{Rival, Rivals};
-use crate::wire::Request;
+use crate::store::{Rival, RivalCheck};
+use crate::wire::CopyRequest;
 
 /// Silence after which a client is presumed gone, even if its connection is open. A living client
 /// sends something every [`KEEP_ALIVE`].
-const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
+const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE_INTERVAL.as_secs());
 
 /// Signs that determine the state of a rival.
 #[derive(Debug, Clone, Copy)]
-struct Signs {
+struct RivalSigns {
     /// Number of streams that carry it.
     streams: u32,
     /// Time since data of it was received.
@@ -32,7 +32,7 @@ struct Signs {
     is_older: bool,
 }
 
-impl Signs {
+impl RivalSigns {
     /// Returns the state of the rival for a copy that first looked for others `looking` ago, or
     /// `None` if the rival is abandoned.
     fn judge(&self, looking: Duration) -> Option<Rival> {
@@ -51,7 +51,7 @@ impl Signs {
 
 impl Server {
     /// Returns a function that makes rivals release what `copy` wants to resume.
-    pub(super) fn rivals_of(self: &Arc<Self>, copy: &Arc<Copy>) -> Rivals {
+    pub(super) fn rivals_of(self: &Arc<Self>, copy: &Arc<ServerCopy>) -> RivalCheck {
         let (server, copy) = (Arc::downgrade(self), Arc::downgrade(copy));
         Box::new(move |looking| match (server.upgrade(), copy.upgrade()) {
             (Some(server), Some(copy)) => server.dismiss_rivals(&copy, looking),
@@ -61,12 +61,12 @@ impl Server {
 
     /// Ends the rivals of `copy` whose client is gone. Returns the states of all that it may have
     /// to wait for. It first looked for them `looking` ago. Blocking.
-    fn dismiss_rivals(&self, copy: &Copy, looking: Duration) -> Vec<Rival> {
+    fn dismiss_rivals(&self, copy: &ServerCopy, looking: Duration) -> Vec<Rival> {
         let mut copies = self.copies.lock();
         let mut states = Vec::new();
         let mut gone = Vec::new();
         for rival in rivals(&copies, copy) {
-            let signs = Signs {
+            let signs = RivalSigns {
                 streams: rival.streams.load(Ordering::Relaxed),
                 silence: rival.received.silence(),
                 has_same_key: rival.principal == copy.principal,
@@ -80,7 +80,7 @@ impl Server {
         for rival in &gone {
             drop(copies.end(rival.hello.token));
         }
-        states.extend(ending(&mut copies, copy).map(|_| Rival::LettingGo));
+        states.extend(ending(&mut copies, copy).map(|_| Rival::Releasing));
         drop(copies);
         gone.iter()
             .for_each(|rival| rival.end_early(EarlyEnd::Superseded));
@@ -90,8 +90,8 @@ impl Server {
 
 /// Returns the other copies of the same request. One that has everything in place holds nothing,
 /// even if its client is still there.
-fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
-    let is_rival = |other: &&Arc<Copy>| {
+fn rivals(copies: &Copies, copy: &ServerCopy) -> Vec<Arc<ServerCopy>> {
+    let is_rival = |other: &&Arc<ServerCopy>| {
         let theirs = &other.hello;
         theirs.token != copy.hello.token
             && !other.has_all_in_place()
@@ -102,16 +102,25 @@ fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
 
 /// Returns true if a copy with this request may hold what `copy` wants to resume. A client has one
 /// part of a tree at a time, whatever part it had before. Other clients have other parts of it.
-fn is_of_the_same(copy: &Copy, principal: &PublicKey, request: &Request, portion: Portion) -> bool {
+fn is_of_the_same(
+    copy: &ServerCopy,
+    principal: &PublicKey,
+    request: &CopyRequest,
+    portion: Portion,
+) -> bool {
     let ours = &copy.hello;
     *request == ours.request && (*principal == copy.principal || portion == ours.portion)
 }
 
 /// Returns the copies that are over and still hold what `copy` wants to resume.
-fn ending<'a>(copies: &'a mut Copies, copy: &'a Copy) -> impl Iterator<Item = &'a Ending> {
+fn ending<'a>(
+    copies: &'a mut Copies,
+    copy: &'a ServerCopy,
+) -> impl Iterator<Item = &'a EndingCopy> {
     copies.forget_ended();
-    let is_rival =
-        |ending: &&Ending| is_of_the_same(copy, &ending.principal, &ending.request, ending.portion);
+    let is_rival = |ending: &&EndingCopy| {
+        is_of_the_same(copy, &ending.principal, &ending.request, ending.portion)
+    };
     copies.ending.iter().filter(is_rival)
 }
 
@@ -128,7 +137,7 @@ impl Copies {
 mod tests {
     use super::*;
 
-    const LIVELY: Signs = Signs {
+    const LIVELY: RivalSigns = RivalSigns {
         streams: 3,
         silence: Duration::from_millis(10),
         has_same_key: true,
@@ -138,7 +147,7 @@ mod tests {
 
     #[test]
     fn rival_is_gone_without_streams_or_after_long_silence() {
-        let signs = |streams, silence| Signs {
+        let signs = |streams, silence| RivalSigns {
             streams,
             silence,
             ..LIVELY
@@ -154,13 +163,13 @@ mod tests {
 
     #[test]
     fn other_key_does_not_end_a_carried_copy() {
-        let silent = Signs {
+        let silent = RivalSigns {
             silence: RIVAL_SILENCE,
             has_same_key: false,
             ..LIVELY
         };
         assert_eq!(silent.judge(LOOKING), Some(Rival::Older));
-        let abandoned = Signs {
+        let abandoned = RivalSigns {
             streams: 0,
             ..silent
         };
@@ -169,7 +178,7 @@ mod tests {
 
     #[test]
     fn later_copy_is_not_an_earlier_attempt() {
-        let younger = Signs {
+        let younger = RivalSigns {
             is_older: false,
             silence: LOOKING,
             ..LIVELY

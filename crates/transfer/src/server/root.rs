@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::copy::EarlyEnd;
-use super::{Refusal, Server};
+use super::{CopyRefusal, Server};
 use crate::error::{Error, Failure};
 use crate::store::confine::{Dir, DirIdentity};
 use crate::workers::blocking;
@@ -32,12 +32,12 @@ pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, repla
 pub struct ServedRoot {
     /// Path to watch, or `None` if it is not watched.
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<RootState>,
     /// Held during a lookup of the path, so that an old result does not replace a newer one.
     checking: Mutex<()>,
 }
 
-struct State {
+struct RootState {
     dir: Arc<Dir>,
     leads: PathLeads,
 }
@@ -53,7 +53,7 @@ enum PathLeads {
 impl PathLeads {
     /// Returns the new state, given the identity of the directory at the path. Errors that do not
     /// tell where it leads change nothing.
-    fn after(self, served: DirIdentity, at_path: Result<DirIdentity, Errno>) -> Self {
+    fn updated(self, served: DirIdentity, at_path: Result<DirIdentity, Errno>) -> Self {
         match at_path {
             Ok(found) if found == served => Self::ToServed,
             Ok(_) => Self::Elsewhere,
@@ -93,7 +93,7 @@ impl ServedRoot {
         let at_path = fs::stat(path).map(|stat| DirIdentity::from(&stat));
         let mut state = self.state.lock();
         let served = state.dir.identity().ok()?;
-        let leads = state.leads.after(served, at_path);
+        let leads = state.leads.updated(served, at_path);
         let has_changed = leads != std::mem::replace(&mut state.leads, leads);
         has_changed.then_some(leads)
     }
@@ -126,7 +126,7 @@ impl From<Dir> for ServedRoot {
     fn from(dir: Dir) -> Self {
         Self {
             path: None,
-            state: Mutex::new(State {
+            state: Mutex::new(RootState {
                 dir: Arc::new(dir),
                 leads: PathLeads::ToServed,
             }),
@@ -211,14 +211,15 @@ impl Server {
     }
 
     /// Refuses a stream while the root's path leads elsewhere.
-    pub(super) async fn require_root(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub(super) async fn require_root(self: &Arc<Self>) -> Result<(), CopyRefusal> {
         if self.root.is_current(&self.root.dir()) {
             return Ok(());
         }
         // The path may lead back since the last check.
         let server = self.clone();
         let root = blocking(move || server.current_root()).await.flatten();
-        root.map(drop).map_err(|error| Refusal::for_error(&error))
+        root.map(drop)
+            .map_err(|error| CopyRefusal::for_error(&error))
     }
 }
 
@@ -231,11 +232,11 @@ mod tests {
         use PathLeads::{Elsewhere, Nowhere, ToServed};
         let [served, other] = [1, 2].map(|inode| DirIdentity { device: 1, inode });
         for before in [ToServed, Elsewhere, Nowhere] {
-            assert_eq!(before.after(served, Ok(served)), ToServed);
-            assert_eq!(before.after(served, Ok(other)), Elsewhere);
-            assert_eq!(before.after(served, Err(Errno::NOENT)), Nowhere);
+            assert_eq!(before.updated(served, Ok(served)), ToServed);
+            assert_eq!(before.updated(served, Ok(other)), Elsewhere);
+            assert_eq!(before.updated(served, Err(Errno::NOENT)), Nowhere);
             for errno in [Errno::ACCESS, Errno::IO, Errno::STALE, Errno::TIMEDOUT] {
-                assert_eq!(before.after(served, Err(errno)), before);
+                assert_eq!(before.updated(served, Err(errno)), before);
             }
         }
     }

@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::descriptors::with_descriptor;
-use crate::error::{Failure, vanished};
+use crate::error::{Failure, vanished_failure};
 use crate::path::RelPath;
 
 mod claim;
@@ -25,12 +25,12 @@ mod names;
 
 use claim::FoundNaming;
 use fallback::Resolver;
-use folding::FoundFolding;
+use folding::DirectoryFolding;
 pub(crate) use folding::folded;
-pub(crate) use names::Names;
+pub(crate) use names::DirectoryNames;
 
 /// Maximum number of retries of a resolution that a concurrent rename disturbs.
-const RETRIES: u32 = 32;
+const MAX_RETRIES: u32 = 32;
 
 /// Identity of a directory. While it is open, no other directory has the same identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Dir {
     /// Method of renaming without replacing in this directory, once known.
     naming: FoundNaming,
     /// Result of the test whether names of different spelling stand for one file here.
-    folding: FoundFolding,
+    folding: DirectoryFolding,
 }
 
 impl Dir {
@@ -75,7 +75,7 @@ impl Dir {
             fd,
             resolver,
             naming: FoundNaming::default(),
-            folding: FoundFolding::default(),
+            folding: DirectoryFolding::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Dir {
                 )
             };
             match with_descriptor(open) {
-                Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES => tries += 1,
+                Err(Errno::AGAIN | Errno::INTR) if tries < MAX_RETRIES => tries += 1,
                 result => return result,
             }
         }
@@ -164,14 +164,14 @@ impl Dir {
     pub(crate) fn names(
         &self,
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<Names, Failure> {
-        let mut names = Names::default();
-        for entry in self.entries().map_err(vanished)? {
-            let entry = entry.map_err(vanished)?;
+    ) -> Result<DirectoryNames, Failure> {
+        let mut names = DirectoryNames::default();
+        for entry in self.entries().map_err(vanished_failure)? {
+            let entry = entry.map_err(vanished_failure)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
                 room(name)?;
-                names.push(name, Kind::of(entry.file_type()));
+                names.push(name, NodeKind::from_file_type(entry.file_type()));
             }
         }
         names.sort();
@@ -225,8 +225,8 @@ impl Dir {
         match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => match kind_of(&self.stat_name(name)?) {
-                Kind::Directory => Ok(false),
-                Kind::Symlink => Err(Errno::LOOP),
+                NodeKind::Directory => Ok(false),
+                NodeKind::Symlink => Err(Errno::LOOP),
                 _ => Err(Errno::NOTDIR),
             },
             Err(Errno::NOENT) => Err(self.missing_or_refused()),
@@ -326,18 +326,18 @@ pub(crate) fn cannot_sync(errno: Errno) -> bool {
 
 /// Kind of a directory entry, as far as copying distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     File,
     Directory,
     Symlink,
     Other,
 }
 
-impl Kind {
+impl NodeKind {
     const ALL: [Self; 4] = [Self::File, Self::Directory, Self::Symlink, Self::Other];
 
     /// Returns `None` if the system does not report the kind.
-    fn of(kind: fs::FileType) -> Option<Self> {
+    fn from_file_type(kind: fs::FileType) -> Option<Self> {
         match kind {
             fs::FileType::Unknown => None,
             fs::FileType::RegularFile => Some(Self::File),
@@ -348,8 +348,8 @@ impl Kind {
     }
 }
 
-pub(crate) fn kind_of(stat: &Stat) -> Kind {
-    Kind::of(fs::FileType::from_raw_mode(stat.st_mode)).unwrap_or(Kind::Other)
+pub(crate) fn kind_of(stat: &Stat) -> NodeKind {
+    NodeKind::from_file_type(fs::FileType::from_raw_mode(stat.st_mode)).unwrap_or(NodeKind::Other)
 }
 
 #[cfg(test)]
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!(dir.open_file(&path(bad)).unwrap_err(), Errno::LOOP, "{bad}");
         }
         // Reading the metadata of a link is allowed. Following it is not.
-        assert_eq!(kind_of(&dir.stat(&path("out")).unwrap()), Kind::Symlink);
+        assert_eq!(kind_of(&dir.stat(&path("out")).unwrap()), NodeKind::Symlink);
         assert_eq!(dir.read_link(&path("out")).unwrap(), b"../secret");
         assert_eq!(dir.stat(&path("inside/f")).unwrap_err(), Errno::LOOP);
         let mut made = Vec::new();

@@ -17,7 +17,7 @@ const RIVAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that a copy waits for a rival that is not known to hold anything.
 const MAYBE_RIVAL_TIMEOUT: Duration = Duration::from_millis(250);
 /// Time limit for another copy to release its files.
-const LET_GO_TIMEOUT: Duration = Duration::from_secs(30);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before a contested file is checked again.
 const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -25,7 +25,7 @@ const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rival {
     /// It is over, and has not released its files yet.
-    LettingGo,
+    Releasing,
     /// It has been silent since this copy first looked, so its client may be gone.
     Silent,
     /// It was begun before this copy, and its client is connected.
@@ -36,22 +36,22 @@ pub(crate) enum Rival {
 
 /// Knowledge about a file that another copy may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Contest {
+pub(crate) enum ContestState {
     /// Another copy may hold it, without any sign of that.
     Possible,
     /// Another copy has locked its journal.
-    Held,
+    Locked,
 }
 
 /// Remaining time of one copy to wait for others. Times are relative to any moment that the caller
 /// chose.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct ContestPatience {
     looked_at: Option<Duration>,
     contested_at: Option<Duration>,
 }
 
-impl Patience {
+impl ContestPatience {
     /// Returns the time since the copy first looked for others.
     pub(crate) fn since_first_look(&mut self, now: Duration) -> Duration {
         now.saturating_sub(*self.looked_at.get_or_insert(now))
@@ -61,18 +61,18 @@ impl Patience {
     /// worthwhile.
     pub(crate) fn pause(
         &mut self,
-        contest: Contest,
+        contest: ContestState,
         rivals: &[Rival],
         now: Duration,
     ) -> Option<Duration> {
         let looking = self.since_first_look(now);
         let contested = match contest {
-            Contest::Possible => None,
-            Contest::Held => Some(now.saturating_sub(*self.contested_at.get_or_insert(now))),
+            ContestState::Possible => None,
+            ContestState::Locked => Some(now.saturating_sub(*self.contested_at.get_or_insert(now))),
         };
         let has = |state| rivals.contains(&state);
         let is_worth_waiting = match contested {
-            _ if has(Rival::LettingGo) => looking < LET_GO_TIMEOUT,
+            _ if has(Rival::Releasing) => looking < RELEASE_TIMEOUT,
             // Eventually the rival is gone, or is heard of.
             Some(_) if has(Rival::Silent) => true,
             Some(contested) if has(Rival::Older) => contested < RIVAL_TIMEOUT,
@@ -93,15 +93,18 @@ mod tests {
     /// Returns the virtual time until a copy that begins at `now` gives up on a file that others
     /// keep holding.
     fn wait(
-        patience: &mut Patience,
-        contest: Contest,
+        patience: &mut ContestPatience,
+        contest: ContestState,
         rivals: &[Rival],
         now: &mut Duration,
     ) -> Duration {
         let began = *now;
         while let Some(pause) = patience.pause(contest, rivals, *now) {
             *now += pause;
-            assert!(*now - began < 2 * LET_GO_TIMEOUT, "it waits without an end");
+            assert!(
+                *now - began < 2 * RELEASE_TIMEOUT,
+                "it waits without an end"
+            );
         }
         *now - began
     }
@@ -113,9 +116,9 @@ mod tests {
             (vec![Rival::Older], RIVAL_TIMEOUT),
             (vec![Rival::Older, Rival::Younger], RIVAL_TIMEOUT),
         ] {
-            let (mut patience, mut now) = (Patience::default(), Duration::from_secs(7));
+            let (mut patience, mut now) = (ContestPatience::default(), Duration::from_secs(7));
             let waits: Vec<Duration> = (0..60)
-                .map(|_| wait(&mut patience, Contest::Held, &rivals, &mut now))
+                .map(|_| wait(&mut patience, ContestState::Locked, &rivals, &mut now))
                 .collect();
             assert_eq!(waits[0], limit, "{rivals:?}");
             assert!(
@@ -127,8 +130,9 @@ mod tests {
 
     #[test]
     fn uncontested_files_cost_one_short_wait() {
-        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
-        let mut wait = |rivals: &[Rival]| wait(&mut patience, Contest::Possible, rivals, &mut now);
+        let (mut patience, mut now) = (ContestPatience::default(), Duration::ZERO);
+        let mut wait =
+            |rivals: &[Rival]| wait(&mut patience, ContestState::Possible, rivals, &mut now);
         assert_eq!(wait(&[]), Duration::ZERO);
         let first = wait(&[Rival::Older]);
         assert!(
@@ -139,8 +143,8 @@ mod tests {
 
     #[test]
     fn older_of_two_copies_does_not_wait() {
-        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
-        for contest in [Contest::Possible, Contest::Held] {
+        let (mut patience, mut now) = (ContestPatience::default(), Duration::ZERO);
+        for contest in [ContestState::Possible, ContestState::Locked] {
             let waited = wait(&mut patience, contest, &[Rival::Younger], &mut now);
             assert_eq!(waited, Duration::ZERO, "{contest:?}");
         }
@@ -148,15 +152,27 @@ mod tests {
 
     #[test]
     fn ending_copy_is_waited_for() {
-        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
-        wait(&mut patience, Contest::Held, &[Rival::Older], &mut now);
+        let (mut patience, mut now) = (ContestPatience::default(), Duration::ZERO);
+        wait(
+            &mut patience,
+            ContestState::Locked,
+            &[Rival::Older],
+            &mut now,
+        );
         // Its client turns out to be gone, or is silent.
-        for state in [Rival::LettingGo, Rival::Silent] {
-            let pause = patience.pause(Contest::Held, &[state], now);
+        for state in [Rival::Releasing, Rival::Silent] {
+            let pause = patience.pause(ContestState::Locked, &[state], now);
             assert_eq!(pause, Some(CONTEST_POLL_INTERVAL), "{state:?}");
         }
-        let ending = [Rival::LettingGo];
-        assert!(patience.pause(Contest::Possible, &ending, now).is_some());
-        assert_eq!(patience.pause(Contest::Held, &ending, LET_GO_TIMEOUT), None);
+        let ending = [Rival::Releasing];
+        assert!(
+            patience
+                .pause(ContestState::Possible, &ending, now)
+                .is_some()
+        );
+        assert_eq!(
+            patience.pause(ContestState::Locked, &ending, RELEASE_TIMEOUT),
+            None
+        );
     }
 }

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use crate::error::{Error, Failure, FailureKind};
 use crate::path::RelPath;
-use crate::store::confine::{Dir, Kind, kind_of};
-use crate::store::contest::{Contest, Patience, Rival};
+use crate::store::confine::{Dir, NodeKind, kind_of};
+use crate::store::contest::{ContestPatience, ContestState, Rival};
 use crate::typed_path::names_directory;
-use crate::wire::{Head, Token};
+use crate::wire::{CopyToken, EntryHead};
 
 mod again;
 mod commit;
@@ -41,9 +41,9 @@ mod write;
 use commit::Committer;
 use directories::{Directories, MARKED_DIR_MODE};
 use flusher::Flusher;
-use names_in_place::{Entry, NamesInPlace};
+use names_in_place::{NamesInPlace, PlacedEntry};
 use open_dirs::OpenDirs;
-use times::Grains;
+use times::GranularityCache;
 
 /// Prefix of temporary names.
 pub const TEMP_PREFIX: &str = ".longhaul-";
@@ -52,7 +52,7 @@ pub const TEMP_PREFIX: &str = ".longhaul-";
 const TEMP_TOKEN_LETTERS: usize = 8;
 
 /// Returns the prefix of the temporary names of one copy.
-fn temp_prefix(token: Token) -> String {
+fn temp_prefix(token: CopyToken) -> String {
     let [a, b, c, d, ..] = token.0;
     format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-")
 }
@@ -83,11 +83,11 @@ pub struct WriteOptions {
 
 /// Function that makes abandoned copies release what this one wants to resume. It takes the time
 /// since the copy first looked for them, and returns the states of the remaining ones. Blocking.
-pub(crate) type Rivals = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
+pub(crate) type RivalCheck = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
 
 /// Location of an entry.
 #[derive(Clone)]
-struct Parent {
+struct EntryLocation {
     dir: Arc<Dir>,
     /// Path of the directory beneath the base.
     path: RelPath,
@@ -100,7 +100,7 @@ struct Parent {
 }
 
 /// Destination of a copy.
-pub struct Destination {
+pub struct CopyDestination {
     base: Arc<Dir>,
     target: RelPath,
     /// If true, sources go beneath `target` under their names. Otherwise the single source becomes
@@ -113,11 +113,11 @@ pub struct Destination {
     /// If true, the writer may learn what exists: identical existing content counts as written.
     may_compare: bool,
     temp_prefix: String,
-    rivals: Option<Rivals>,
+    rivals: Option<RivalCheck>,
     /// Returns true if the path of the base still leads to it.
     is_in_place: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     began: Instant,
-    patience: Mutex<Patience>,
+    patience: Mutex<ContestPatience>,
     flusher: Flusher,
     committer: Committer,
     open_dirs: Arc<OpenDirs>,
@@ -125,10 +125,10 @@ pub struct Destination {
     /// If true, the base is the user's own choice, not what a server has granted.
     is_local: bool,
     names_in_place: Arc<NamesInPlace>,
-    grains: Grains,
+    grains: GranularityCache,
 }
 
-impl Destination {
+impl CopyDestination {
     /// Creates the destination `target` beneath `base`, as a server writes. `names` are the
     /// sources' names as [`crate::Sources::local`] returns them. `into` is true if the user wrote a
     /// trailing slash, or means a directory for another reason.
@@ -138,12 +138,12 @@ impl Destination {
         into: bool,
         names: Vec<Vec<u8>>,
         options: WriteOptions,
-        token: Token,
+        token: CopyToken,
     ) -> Result<Self, Error> {
         let must_be_dir = into || names.len() > 1;
         let directories = Directories::default();
         let into = match base.stat(&target) {
-            Ok(stat) if kind_of(&stat) == Kind::Directory => true,
+            Ok(stat) if kind_of(&stat) == NodeKind::Directory => true,
             Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
             Ok(_) => false,
             Err(Errno::NOENT) => {
@@ -197,7 +197,7 @@ impl Destination {
             directories,
             is_local: false,
             names_in_place,
-            grains: Grains::default(),
+            grains: GranularityCache::default(),
         })
     }
 
@@ -205,7 +205,7 @@ impl Destination {
     /// Unless the writer `may_compare`, every existing file is answered with "exists", whatever its
     /// content.
     #[must_use]
-    pub fn held_to(mut self, within: RelPath, may_compare: bool) -> Self {
+    pub fn confined_to(mut self, within: RelPath, may_compare: bool) -> Self {
         (self.within, self.may_compare) = (within, may_compare);
         self
     }
@@ -217,21 +217,24 @@ impl Destination {
 
     /// Sets the function that ends rivals in this process.
     #[must_use]
-    pub(crate) fn beside(mut self, rivals: Rivals) -> Self {
+    pub(crate) fn with_rivals(mut self, rivals: RivalCheck) -> Self {
         self.rivals = Some(rivals);
         self
     }
 
     /// Sets a condition without which the copy does not conclude.
     #[must_use]
-    pub(crate) fn concluded_if(mut self, is_in_place: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+    pub(crate) fn with_end_check(
+        mut self,
+        is_in_place: Box<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
         self.is_in_place = Some(is_in_place);
         self
     }
 
     /// Returns the pause before a file that another copy may hold is checked again, or `None` once
     /// this copy has waited long enough.
-    fn contest_pause(&self, contest: Contest) -> Option<Duration> {
+    fn contest_pause(&self, contest: ContestState) -> Option<Duration> {
         let now = self.began.elapsed();
         let mut patience = self.patience.lock();
         let looking = patience.since_first_look(now);
@@ -245,7 +248,7 @@ impl Destination {
         path: &Path,
         names: Vec<Vec<u8>>,
         options: WriteOptions,
-        token: Token,
+        token: CopyToken,
     ) -> Result<Self, Error> {
         let shown = || longhaul_proto::text::printable(path.as_os_str().as_bytes());
         let named = |error: Error| match error {
@@ -288,7 +291,7 @@ impl Destination {
     }
 
     /// Returns the path of an entry beneath the base.
-    fn beneath_base(&self, head: &Head) -> Result<RelPath, Failure> {
+    fn path_of(&self, head: &EntryHead) -> Result<RelPath, Failure> {
         let name = self
             .names
             .get(head.source as usize)
@@ -299,7 +302,7 @@ impl Destination {
             .chain(head.path.as_bytes().split(|&byte| byte == b'/'));
         if parts.any(|part| part.starts_with(TEMP_PREFIX.as_bytes())) {
             let why = format!("names beginning with {TEMP_PREFIX} are for temporary files");
-            return Err(Failure::with(FailureKind::RefusedPath, why));
+            return Err(Failure::with_detail(FailureKind::RefusedPath, why));
         }
         let mut place = self.target.clone();
         if self.into && !name.is_empty() {
@@ -309,7 +312,7 @@ impl Destination {
     }
 
     /// Returns the location of an entry, and creates its directory if necessary.
-    fn parent(&self, place: &RelPath) -> Result<Parent, Failure> {
+    fn locate(&self, place: &RelPath) -> Result<EntryLocation, Failure> {
         let (parent, name) = place
             .split_last()
             .ok_or(Failure::new(FailureKind::WrongKind))?;
@@ -318,7 +321,7 @@ impl Destination {
             return Err(Failure::new(FailureKind::RefusedPath));
         }
         if let Some(dir) = self.open_dirs.get(&parent) {
-            return Ok(Parent {
+            return Ok(EntryLocation {
                 dir,
                 is_described: self.is_described(&parent),
                 path: parent,
@@ -336,7 +339,7 @@ impl Destination {
         let dir = Arc::new(dir);
         self.refuse_second_directory(&parent)?;
         self.open_dirs.insert(parent.clone(), dir.clone());
-        Ok(Parent {
+        Ok(EntryLocation {
             dir,
             is_described: self.is_described(&parent),
             path: parent,
@@ -357,7 +360,7 @@ impl Destination {
         let name = OsStr::from_bytes(name);
         let dir = match self.open_dirs.get(&above) {
             Some(dir) => dir,
-            None if self.names_in_place.has_folding() => match self.parent(path) {
+            None if self.names_in_place.has_folding() => match self.locate(path) {
                 Err(failure) if failure.kind == FailureKind::PermissionDenied => return Ok(()),
                 parent => parent?.dir,
             },
@@ -370,7 +373,7 @@ impl Destination {
                 dir
             }
         };
-        let entry = Entry {
+        let entry = PlacedEntry {
             dir: &*dir,
             path: &above,
             name,

@@ -46,17 +46,17 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 pub use crate::tree_hash::Subtree;
-pub use flush::{AtRisk, MAX_AGE_AT_RISK};
+pub use flush::{DataAtRisk, MAX_AGE_AT_RISK};
 pub use identity::Identity;
 pub use leftovers::{Leftover, LeftoverUse, MAX_LEFTOVERS, leftovers, remove_leftover};
-pub use storage::{DirStorage, Found, Named, Storage};
+pub use storage::{DirStorage, FoundFile, NamedFile, Storage};
 
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::TreeHash;
 use flush::FlushPolicy;
 use format::Header;
-use log::{Log, Recorded};
-use names::Names;
+use log::{JournalFile, RecordResult};
+use names::JournalNames;
 pub(crate) use names::is_name;
 use notes::Notes;
 
@@ -68,25 +68,25 @@ use notes::Notes;
 /// other method waits for them.
 pub struct Journal<S: Storage = DirStorage> {
     storage: S,
-    names: Names,
+    names: JournalNames,
     header: Header,
     data: S::File,
     data_name: OsString,
     target: OsString,
     /// File that had the target's name when this copy began.
-    replaces: Option<Named>,
+    replaces: Option<NamedFile>,
     is_contested: bool,
-    pace: Mutex<Pace>,
+    pace: Mutex<RecordingState>,
     /// Held while waiting for the disk. Locked before `disk`.
     syncing: Mutex<()>,
     /// Held while the journal is written, but not while the data is synced, which may take long.
     /// Locked before `pace`.
-    disk: Mutex<Disk<S::File>>,
+    disk: Mutex<DiskState<S::File>>,
 }
 
 /// Data that was written and is not recorded yet.
 #[derive(Debug)]
-struct Pace {
+struct RecordingState {
     policy: FlushPolicy,
     notes: Notes,
     /// Data written since the last flush was requested.
@@ -97,8 +97,8 @@ struct Pace {
     recording: bool,
 }
 
-struct Disk<F> {
-    log: Log<F>,
+struct DiskState<F> {
+    log: JournalFile<F>,
     /// Failure that is set when written data may never have reached the disk.
     data_lost: Option<Failure>,
     /// True if the data file has its final name, or has been removed.
@@ -117,7 +117,7 @@ pub struct ResumePoint {
 
 /// Action that [`Journal::poll`] requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum JournalAction {
     /// Wait until more is written, or the current flush has ended.
     Nothing,
     /// Wait until this time.
@@ -128,7 +128,7 @@ pub enum Action {
 
 /// Result of a flush.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Flushed {
+pub enum FlushResult {
     /// Everything written before it is durable and recorded in the journal.
     Recorded,
     /// The data is durable, but the journal could not be written. It is tried again if the disk is
@@ -197,16 +197,16 @@ impl<S: Storage> Journal<S> {
 
     /// Returns the action that is due at `now`. Must be called after a write, at the time that it
     /// returned, and after a flush.
-    pub fn poll(&self, now: Duration) -> Action {
+    pub fn poll(&self, now: Duration) -> JournalAction {
         let mut pace = self.pace.lock();
         match pace.policy.due() {
-            _ if !pace.recording => Action::Nothing,
-            None => Action::Nothing,
-            Some(due) if now < due => Action::WaitUntil(due),
+            _ if !pace.recording => JournalAction::Nothing,
+            None => JournalAction::Nothing,
+            Some(due) if now < due => JournalAction::WaitUntil(due),
             Some(_) => {
                 pace.policy.begin(now);
                 pace.flushing = Some(self.take_batch(&mut pace));
-                Action::Flush
+                JournalAction::Flush
             }
         }
     }
@@ -217,17 +217,17 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// The data may not have reached the disk and cannot be trusted, so the file must fail. Earlier
     /// records remain valid, and the next copy resumes from them.
-    pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<Flushed, Failure> {
+    pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<FlushResult, Failure> {
         let _syncing = self.syncing.lock();
         let Some(batch) = self.pace.lock().flushing.take() else {
-            return Ok(Flushed::Nothing);
+            return Ok(FlushResult::Nothing);
         };
         self.sync_data()?;
         let mut disk = self.disk.lock();
         let flushed = self.record(&mut disk, &batch);
         let mut pace = self.pace.lock();
         match &flushed {
-            Flushed::Unrecorded(_) if pace.recording => {
+            FlushResult::Unrecorded(_) if pace.recording => {
                 for subtree in batch.subtrees() {
                     pace.batch.insert_subtree(subtree);
                 }
@@ -240,7 +240,7 @@ impl<S: Storage> Journal<S> {
 
     /// Returns what would be lost in a power failure now. Returns nothing if nothing is recorded
     /// ([`Self::is_recording`]).
-    pub fn at_risk(&self, now: Duration) -> AtRisk {
+    pub fn at_risk(&self, now: Duration) -> DataAtRisk {
         self.pace.lock().policy.at_risk(now)
     }
 
@@ -253,7 +253,7 @@ impl<S: Storage> Journal<S> {
     /// As for [`Self::flush`].
     pub fn settle(&self) -> Result<bool, Failure> {
         let _syncing = self.syncing.lock();
-        let has_journal = matches!(self.disk.lock().log, Log::Open(_));
+        let has_journal = matches!(self.disk.lock().log, JournalFile::Open(_));
         if has_journal {
             self.sync_data()?;
         } else {
@@ -278,7 +278,7 @@ impl<S: Storage> Journal<S> {
         if let Some(failure) = &disk.data_lost {
             return Err(failure.clone());
         }
-        let has_journal = matches!(disk.log, Log::Open(_));
+        let has_journal = matches!(disk.log, JournalFile::Open(_));
         if has_journal {
             if let Err(errno) = self.storage.sync_all(&self.data) {
                 return Err(self.lose_data(&mut disk, errno));
@@ -297,8 +297,10 @@ impl<S: Storage> Journal<S> {
             self.storage.sync_dir()?;
         }
         match disk.log {
-            Log::Stale(_) | Log::Open(_) => disk.log.remove(&self.storage, &self.names),
-            Log::Off | Log::Absent => self.remove_superseded(),
+            JournalFile::Stale(_) | JournalFile::Open(_) => {
+                disk.log.remove(&self.storage, &self.names)
+            }
+            JournalFile::Off | JournalFile::Absent => self.remove_superseded(),
         }
         Ok(())
     }
@@ -308,11 +310,11 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As for [`Self::flush`].
-    pub fn leave(&self) -> Result<Flushed, Failure> {
+    pub fn leave(&self) -> Result<FlushResult, Failure> {
         let _syncing = self.syncing.lock();
         let batch = self.stop_recording();
-        if batch.held() == 0 || self.disk.lock().data_gone {
-            return Ok(Flushed::Nothing);
+        if batch.subtree_count() == 0 || self.disk.lock().data_gone {
+            return Ok(FlushResult::Nothing);
         }
         self.sync_data()?;
         Ok(self.record(&mut self.disk.lock(), &batch))
@@ -323,7 +325,7 @@ impl<S: Storage> Journal<S> {
     ///
     /// # Errors
     /// As for [`Self::flush`].
-    pub fn let_go(&self) -> Result<Flushed, Failure> {
+    pub fn release(&self) -> Result<FlushResult, Failure> {
         let left = self.leave();
         let _syncing = self.syncing.lock();
         self.close(&mut self.disk.lock());
@@ -340,11 +342,11 @@ impl<S: Storage> Journal<S> {
     }
 
     /// Releases the files. Recorded data stays, anything else is removed.
-    fn close(&self, disk: &mut Disk<S::File>) {
-        if matches!(disk.log, Log::Open(_)) {
+    fn close(&self, disk: &mut DiskState<S::File>) {
+        if matches!(disk.log, JournalFile::Open(_)) {
             // Release the lock before the check. Another copy that has finished the file checks the
             // lock afterwards.
-            disk.log = Log::Off;
+            disk.log = JournalFile::Off;
             disk.data_gone = true;
             if self.is_superseded() {
                 self.remove_superseded();
@@ -363,31 +365,31 @@ impl<S: Storage> Journal<S> {
 
     /// The kernel reports a failed write only once. A later successful sync says nothing about it
     /// (fsync(2)).
-    fn lose_data(&self, disk: &mut Disk<S::File>, errno: Errno) -> Failure {
+    fn lose_data(&self, disk: &mut DiskState<S::File>, errno: Errno) -> Failure {
         self.stop_recording();
         disk.data_lost.insert(errno.into()).clone()
     }
 
-    fn record(&self, disk: &mut Disk<S::File>, batch: &TreeHash) -> Flushed {
+    fn record(&self, disk: &mut DiskState<S::File>, batch: &TreeHash) -> FlushResult {
         let recorded = disk
             .log
             .record(&self.storage, &self.names, &self.header, batch);
         // Space may become available again, and scattered data becomes contiguous.
         let again = matches!(
             recorded,
-            Ok(Recorded::TooScattered) | Err(Errno::NOSPC | Errno::DQUOT)
+            Ok(RecordResult::TooScattered) | Err(Errno::NOSPC | Errno::DQUOT)
         );
-        if !again && !matches!(recorded, Ok(Recorded::All)) {
+        if !again && !matches!(recorded, Ok(RecordResult::All)) {
             self.stop_recording();
         }
         match recorded {
-            Ok(Recorded::All) => Flushed::Recorded,
-            Ok(Recorded::AnotherCopy) => Flushed::Nothing,
-            Ok(Recorded::TooScattered) => Flushed::Unrecorded(Failure::with(
+            Ok(RecordResult::All) => FlushResult::Recorded,
+            Ok(RecordResult::AnotherCopy) => FlushResult::Nothing,
+            Ok(RecordResult::TooScattered) => FlushResult::Unrecorded(Failure::with_detail(
                 FailureKind::Limit,
                 "its blocks come too scattered",
             )),
-            Err(errno) => Flushed::Unrecorded(errno.into()),
+            Err(errno) => FlushResult::Unrecorded(errno.into()),
         }
     }
 
@@ -404,11 +406,11 @@ impl<S: Storage> Journal<S> {
         batch
     }
 
-    fn take_batch(&self, pace: &mut Pace) -> TreeHash {
+    fn take_batch(&self, pace: &mut RecordingState) -> TreeHash {
         std::mem::replace(&mut pace.batch, self.header.tree())
     }
 
-    fn remove_data(&self, disk: &mut Disk<S::File>) {
+    fn remove_data(&self, disk: &mut DiskState<S::File>) {
         if !disk.data_gone {
             let _ = self.storage.remove(&self.data_name);
             disk.data_gone = true;

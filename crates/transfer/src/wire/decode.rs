@@ -8,7 +8,7 @@ use super::*;
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is only the
 /// header.
 pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireError> {
-    let mut fields = Fields(body);
+    let mut fields = FieldReader(body);
     let frame = match frame_type {
         FrameType::Hello => Frame::Hello(Hello::decode(&mut fields)?),
         FrameType::Accept => {
@@ -48,10 +48,10 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::File => {
             let (head, meta) = (fields.head()?, fields.meta()?);
             let (size, block_log2) = (fields.u64()?, u32::from(fields.u8()?));
-            if size > MAX_FILE || !BLOCK_LOG2.contains(&block_log2) {
+            if size > MAX_FILE_BYTES || !BLOCK_LOG2.contains(&block_log2) {
                 return Err(WireError::Bound);
             }
-            let identity = fields.if_any("identity")?;
+            let identity = fields.optional_hash("identity")?;
             Frame::File {
                 head,
                 meta,
@@ -63,7 +63,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::Small => {
             let (head, meta, hash) = (fields.head()?, fields.meta()?, fields.hash()?);
             let data = fields.rest();
-            if data.len() as u64 > SMALL_MAX {
+            if data.len() as u64 > MAX_SMALL_BYTES {
                 return Err(WireError::Bound);
             }
             Frame::Small {
@@ -75,19 +75,19 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         }
         FrameType::Offer => {
             let (head, meta, size) = (fields.head()?, fields.meta()?, fields.u64()?);
-            if size > MAX_FILE {
+            if size > MAX_FILE_BYTES {
                 return Err(WireError::Bound);
             }
-            Frame::Offer(Offer {
+            Frame::Offer(FileOffer {
                 head,
                 meta,
                 size,
-                hash: fields.if_any("hash")?,
+                hash: fields.optional_hash("hash")?,
             })
         }
         FrameType::HardLink => {
             let (head, size) = (fields.head()?, fields.u64()?);
-            if size > MAX_FILE {
+            if size > MAX_FILE_BYTES {
                 return Err(WireError::Bound);
             }
             Frame::HardLink(HardLink {
@@ -103,7 +103,10 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         },
         FrameType::Symlink => {
             let (head, meta, target) = (fields.head()?, fields.meta()?, fields.bytes()?);
-            if target.is_empty() || target.len() > crate::path::MAX_PATH || target.contains(&0) {
+            if target.is_empty()
+                || target.len() > crate::path::MAX_PATH_BYTES
+                || target.contains(&0)
+            {
                 return Err(WireError::Value("link target"));
             }
             Frame::Symlink {
@@ -155,7 +158,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
         FrameType::Result => {
             let id = fields.id()?;
             let code = fields.u8()?;
-            let outcome = match Written::from_code(code) {
+            let outcome = match EntryOutcome::from_code(code) {
                 Some(written) => Ok(written),
                 None => Err(fields.failure(code)?),
             };
@@ -204,9 +207,9 @@ const HAVE_LEVELS: std::ops::RangeInclusive<u32> = *BLOCK_LOG2.start()..=62;
 pub(crate) const BLOCK_FIXED: usize = 8 + 8 + 4 + 2;
 
 /// Decoder that takes fields off the front of a body.
-pub(super) struct Fields(pub(super) Bytes);
+pub(super) struct FieldReader(pub(super) Bytes);
 
-impl Fields {
+impl FieldReader {
     fn need(&self, n: usize) -> Result<(), WireError> {
         if self.0.remaining() < n {
             Err(WireError::Short)
@@ -247,7 +250,7 @@ impl Fields {
     /// overflows (LH-COPY-3).
     fn id(&mut self) -> Result<u64, WireError> {
         let id = self.u64()?;
-        if id > MAX_FILE {
+        if id > MAX_FILE_BYTES {
             Err(WireError::Bound)
         } else {
             Ok(id)
@@ -272,7 +275,7 @@ impl Fields {
     }
 
     /// Decodes an optional 32-byte value.
-    fn if_any(&mut self, what: &'static str) -> Result<Option<[u8; 32]>, WireError> {
+    fn optional_hash(&mut self, what: &'static str) -> Result<Option<[u8; 32]>, WireError> {
         match &self.bytes()?[..] {
             [] => Ok(None),
             bytes => Ok(Some(bytes.try_into().map_err(|_| WireError::Value(what))?)),
@@ -285,31 +288,31 @@ impl Fields {
 
     fn text(&mut self) -> Result<String, WireError> {
         let bytes = self.bytes()?;
-        if bytes.len() > MAX_DETAIL {
+        if bytes.len() > MAX_DETAIL_BYTES {
             return Err(WireError::Bound);
         }
         // The peer's text is shown on a terminal, which it must not control.
-        Ok(printable_within(&bytes, MAX_DETAIL))
+        Ok(printable_within(&bytes, MAX_DETAIL_BYTES))
     }
 
     pub(super) fn path(&mut self) -> Result<RelPath, WireError> {
         Ok(RelPath::from_bytes(&self.bytes()?)?)
     }
 
-    fn head(&mut self) -> Result<Head, WireError> {
-        Ok(Head {
+    fn head(&mut self) -> Result<EntryHead, WireError> {
+        Ok(EntryHead {
             id: self.id()?,
             source: self.u32()?,
             path: self.path()?,
         })
     }
 
-    fn head_or_none(&mut self) -> Result<Head, WireError> {
+    fn head_or_none(&mut self) -> Result<EntryHead, WireError> {
         let id = self.u64()?;
-        if id > MAX_FILE && id != NO_ENTRY {
+        if id > MAX_FILE_BYTES && id != NO_ENTRY {
             return Err(WireError::Bound);
         }
-        Ok(Head {
+        Ok(EntryHead {
             id,
             source: self.u32()?,
             path: self.path()?,
@@ -334,7 +337,7 @@ impl Fields {
 
     fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
         let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
-        Ok(Failure::with(kind, self.text()?))
+        Ok(Failure::with_detail(kind, self.text()?))
     }
 
     /// Decodes subtrees: by offset, disjoint, each at a multiple of its size.

@@ -91,7 +91,7 @@ impl Frame {
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
                 out.push(*block_log2 as u8);
-                put_if_any(out, identity.as_ref());
+                put_optional_hash(out, identity.as_ref());
             }
             Frame::Small {
                 head,
@@ -102,7 +102,7 @@ impl Frame {
                 put_small_head(out, head, meta, hash);
                 out.extend_from_slice(data);
             }
-            Frame::Offer(Offer {
+            Frame::Offer(FileOffer {
                 head,
                 meta,
                 size,
@@ -111,7 +111,7 @@ impl Frame {
                 put_head(out, head);
                 put_meta(out, meta);
                 out.extend_from_slice(&size.to_le_bytes());
-                put_if_any(out, hash.as_ref());
+                put_optional_hash(out, hash.as_ref());
             }
             Frame::HardLink(HardLink {
                 head,
@@ -209,7 +209,7 @@ impl Frame {
 
 /// Begins a SMALL frame in place, and returns its position for [`finish_small`]. The data must be
 /// appended in between.
-pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize {
+pub(crate) fn begin_small(out: &mut Vec<u8>, head: &EntryHead, meta: &Meta) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     out.push(FrameType::Small as u8);
@@ -242,7 +242,7 @@ fn put_block(out: &mut Vec<u8>, block: &Block) {
     }
 }
 
-fn put_small_head(out: &mut Vec<u8>, head: &Head, meta: &Meta, hash: &Hash) {
+fn put_small_head(out: &mut Vec<u8>, head: &EntryHead, meta: &Meta, hash: &Hash) {
     put_head(out, head);
     put_meta(out, meta);
     out.extend_from_slice(hash);
@@ -262,7 +262,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends an optional 32-byte value.
-fn put_if_any(out: &mut Vec<u8>, bytes: Option<&[u8; 32]>) {
+fn put_optional_hash(out: &mut Vec<u8>, bytes: Option<&[u8; 32]>) {
     put_bytes(out, bytes.map_or(&[], |bytes| bytes.as_slice()));
 }
 
@@ -273,11 +273,11 @@ pub(super) fn put_option(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    let end = text.floor_char_boundary(MAX_DETAIL);
+    let end = text.floor_char_boundary(MAX_DETAIL_BYTES);
     put_bytes(out, text.get(..end).unwrap_or_default().as_bytes());
 }
 
-fn put_head(out: &mut Vec<u8>, head: &Head) {
+fn put_head(out: &mut Vec<u8>, head: &EntryHead) {
     out.extend_from_slice(&head.id.to_le_bytes());
     out.extend_from_slice(&head.source.to_le_bytes());
     put_bytes(out, head.path.as_bytes());

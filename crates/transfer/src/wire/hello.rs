@@ -3,13 +3,13 @@
 
 use std::fmt;
 
-use super::decode::Fields;
+use super::decode::FieldReader;
 use super::encode::{put_bytes, put_option};
 use super::options::{
     CLEAR, HARD_LINKS, NOT_KEPT, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options,
 };
 use super::*;
-use crate::part::{Part, Portion};
+use crate::part::{CopyPart, Portion};
 
 const MAGIC: [u8; 4] = *b"LHCP";
 /// Maximum number of sources of one copy.
@@ -18,9 +18,9 @@ pub(crate) const MAX_SOURCES: usize = 16 * 1024;
 /// Identifies one copy at a server (LH-COPY-10). It has 128 random bits, so only the parties that
 /// received it know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(pub [u8; 16]);
+pub struct CopyToken(pub [u8; 16]);
 
-impl Token {
+impl CopyToken {
     /// Returns a new token from the operating system's random numbers.
     pub fn random() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
@@ -33,7 +33,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for CopyToken {
     /// Only the beginning is shown, as the token is a secret of the two ends.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Token({:02x}{:02x}..)", self.0[0], self.0[1])
@@ -44,9 +44,9 @@ impl fmt::Debug for Token {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// Copy that this stream belongs to.
-    pub token: Token,
+    pub token: CopyToken,
     /// Sources and destination of the copy, and its options.
-    pub request: Request,
+    pub request: CopyRequest,
     /// If true, unfinished files are kept, and resumed by the next copy of the same request.
     pub resume: bool,
     /// If true, the data of blocks may travel in plaintext if the server allows it too
@@ -76,19 +76,19 @@ pub enum Placement {
     /// The single source becomes the destination itself.
     Itself,
     /// The sources go into the destination under their names.
-    Into,
+    IntoDirectory,
 }
 
 impl Placement {
     pub(super) fn byte(self) -> u8 {
         match self {
             Self::Itself => 0,
-            Self::Into => 1,
+            Self::IntoDirectory => 1,
         }
     }
 
     pub(super) fn from_byte(byte: u8) -> Result<Self, WireError> {
-        [Self::Itself, Self::Into]
+        [Self::Itself, Self::IntoDirectory]
             .into_iter()
             .find(|placement| placement.byte() == byte)
             .ok_or(WireError::Value("placement"))
@@ -123,7 +123,7 @@ impl Compare {
 
 /// Request of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum CopyRequest {
     /// The client sends; the server writes.
     Push {
         /// Destination beneath the server's root.
@@ -154,7 +154,7 @@ impl Hello {
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.token.0);
         match &self.request {
-            Request::Push {
+            CopyRequest::Push {
                 destination,
                 into,
                 overwrite,
@@ -169,7 +169,7 @@ impl Hello {
                     put_bytes(out, name);
                 }
             }
-            Request::Pull { recursive, sources } => {
+            CopyRequest::Pull { recursive, sources } => {
                 out.push(2);
                 out.push(u8::from(*recursive));
                 out.extend_from_slice(&(sources.len() as u32).to_le_bytes());
@@ -196,7 +196,7 @@ impl Hello {
         match self.portion {
             Portion::Whole => {}
             Portion::Part(part) => {
-                let [number, of] = [part.number(), part.of()].map(u32::to_le_bytes);
+                let [number, of] = [part.number(), part.total()].map(u32::to_le_bytes);
                 put_option(out, PART, &[number, of].concat());
             }
             Portion::Rest => put_option(out, REST, &[]),
@@ -209,7 +209,7 @@ impl Hello {
         }
     }
 
-    pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
+    pub(super) fn decode(fields: &mut FieldReader) -> Result<Self, WireError> {
         if fields.array::<4>()? != MAGIC {
             return Err(WireError::Value("magic"));
         }
@@ -221,7 +221,7 @@ impl Hello {
         if !(oldest..=newest).contains(&VERSION) {
             return Err(WireError::Version(oldest, newest));
         }
-        let token = Token(fields.array()?);
+        let token = CopyToken(fields.array()?);
         let request = match fields.u8()? {
             1 => {
                 let destination = fields.path()?;
@@ -235,7 +235,7 @@ impl Hello {
                         Ok(name.to_vec())
                     }
                 })?;
-                Request::Push {
+                CopyRequest::Push {
                     destination,
                     into,
                     overwrite,
@@ -243,9 +243,9 @@ impl Hello {
                     names,
                 }
             }
-            2 => Request::Pull {
+            2 => CopyRequest::Pull {
                 recursive: fields.flag()?,
-                sources: fields.list(Fields::path)?,
+                sources: fields.list(FieldReader::path)?,
             },
             _ => return Err(WireError::Value("request")),
         };
@@ -260,7 +260,7 @@ impl Hello {
                 HARD_LINKS => hard_links = true,
                 SINGLE => single = true,
                 PART => {
-                    let part = Part::new(value.u32()?, value.u32()?);
+                    let part = CopyPart::new(value.u32()?, value.u32()?);
                     portion = Portion::Part(part.map_err(|_| WireError::Value("part"))?);
                 }
                 // The two options exclude each other.
@@ -291,8 +291,10 @@ impl Hello {
     /// source goes into.
     pub(crate) fn is_placed(&self, placement: Option<Placement>) -> bool {
         match &self.request {
-            Request::Push { into, names, .. } => *into || names.len() > 1 || placement.is_some(),
-            Request::Pull { .. } => true,
+            CopyRequest::Push { into, names, .. } => {
+                *into || names.len() > 1 || placement.is_some()
+            }
+            CopyRequest::Pull { .. } => true,
         }
     }
 
@@ -302,17 +304,17 @@ impl Hello {
         let mut out = Vec::new();
         self.encode(&mut out);
         let count = match &self.request {
-            Request::Push { names, .. } => names.len(),
-            Request::Pull { sources, .. } => sources.len(),
+            CopyRequest::Push { names, .. } => names.len(),
+            CopyRequest::Pull { sources, .. } => sources.len(),
         };
-        out.len() < MAX_HELLO && count <= MAX_SOURCES
+        out.len() < MAX_HELLO_BYTES && count <= MAX_SOURCES
     }
 }
 
-impl Fields {
+impl FieldReader {
     fn list<T>(
         &mut self,
-        item: impl Fn(&mut Fields) -> Result<T, WireError>,
+        item: impl Fn(&mut FieldReader) -> Result<T, WireError>,
     ) -> Result<Vec<T>, WireError> {
         let count = self.u32()? as usize;
         if count == 0 || count > MAX_SOURCES {

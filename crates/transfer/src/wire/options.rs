@@ -5,7 +5,7 @@
 //! client offers one, a server accepts it in ACCEPT, and neither uses it before the other has
 //! confirmed it.
 
-use super::decode::Fields;
+use super::decode::FieldReader;
 use super::*;
 
 /// HELLO option without a value: unfinished files are kept, and resumed by the next copy
@@ -47,8 +47,8 @@ pub(crate) const MAX_OPTION_BYTES: usize = 4096;
 /// value of each. If it knows the kind, it reads the whole value and returns true. Otherwise it
 /// leaves the value and returns false.
 pub(super) fn decode_options(
-    fields: &mut Fields,
-    mut take: impl FnMut(u16, &mut Fields) -> Result<bool, WireError>,
+    fields: &mut FieldReader,
+    mut take: impl FnMut(u16, &mut FieldReader) -> Result<bool, WireError>,
 ) -> Result<(), WireError> {
     if fields.0.len() > MAX_OPTION_BYTES {
         return Err(WireError::Bound);
@@ -56,7 +56,7 @@ pub(super) fn decode_options(
     let mut above = 0;
     while fields.0.has_remaining() {
         let kind = fields.u16()?;
-        let mut value = Fields(fields.bytes()?);
+        let mut value = FieldReader(fields.bytes()?);
         // LH-COPY-7: numbers ascend, and 0 is invalid.
         let number = kind & NUMBER;
         if number <= above {
@@ -87,7 +87,7 @@ mod tests {
     /// Decodes options as a release does that knows 1 (critical, two bytes) and 3 (any value).
     fn read(bytes: &[u8]) -> Result<(Option<u16>, Option<Vec<u8>>), WireError> {
         let (mut first, mut third) = (None, None);
-        let mut fields = Fields(Bytes::copy_from_slice(bytes));
+        let mut fields = FieldReader(Bytes::copy_from_slice(bytes));
         decode_options(&mut fields, |kind, value| {
             match kind {
                 0x8001 => first = Some(value.u16()?),

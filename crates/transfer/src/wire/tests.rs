@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::part::{MAX_PARTS, Part, Portion};
+use crate::part::{CopyPart, MAX_PARTS, Portion};
 
 fn path() -> impl Strategy<Value = RelPath> {
     proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
@@ -12,8 +12,12 @@ fn path() -> impl Strategy<Value = RelPath> {
         })
 }
 
-fn head() -> impl Strategy<Value = Head> {
-    (0..MAX_FILE, any::<u32>(), path()).prop_map(|(id, source, path)| Head { id, source, path })
+fn head() -> impl Strategy<Value = EntryHead> {
+    (0..MAX_FILE_BYTES, any::<u32>(), path()).prop_map(|(id, source, path)| EntryHead {
+        id,
+        source,
+        path,
+    })
 }
 
 fn meta() -> impl Strategy<Value = Meta> {
@@ -24,14 +28,15 @@ fn meta() -> impl Strategy<Value = Meta> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (1u8..=15, "[ -~]{0,100}")
-        .prop_map(|(code, detail)| Failure::with(FailureKind::from_code(code).unwrap(), detail))
+    (1u8..=15, "[ -~]{0,100}").prop_map(|(code, detail)| {
+        Failure::with_detail(FailureKind::from_code(code).unwrap(), detail)
+    })
 }
 
 fn block() -> impl Strategy<Value = Block> {
     (
-        0..MAX_FILE,
-        0..MAX_FILE,
+        0..MAX_FILE_BYTES,
+        0..MAX_FILE_BYTES,
         proptest::collection::vec((0u32..100, 1u32..1000), 0..20),
     )
         .prop_map(|(id, offset, runs)| {
@@ -82,7 +87,7 @@ fn hello() -> impl Strategy<Value = Hello> {
     )
         .prop_map(|(d, f, names)| {
             let names = names.into_iter().map(String::into_bytes).collect();
-            Request::Push {
+            CopyRequest::Push {
                 destination: d,
                 into: f[0],
                 overwrite: f[1],
@@ -91,10 +96,10 @@ fn hello() -> impl Strategy<Value = Hello> {
             }
         });
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
-        .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
+        .prop_map(|(recursive, sources)| CopyRequest::Pull { recursive, sources });
     let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
     let part = (1..=MAX_PARTS)
-        .prop_flat_map(|of| (1..=of).prop_map(move |number| Part::new(number, of).unwrap()));
+        .prop_flat_map(|of| (1..=of).prop_map(move |number| CopyPart::new(number, of).unwrap()));
     let portion = prop_oneof![
         Just(Portion::Whole),
         part.prop_map(Portion::Part),
@@ -112,7 +117,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             request,
             ([resume, clear, hard_links, single, reports_not_kept], offer, portion, placement),
         )| Hello {
-            token: Token(token),
+            token: CopyToken(token),
             request,
             resume,
             clear,
@@ -127,7 +132,7 @@ fn hello() -> impl Strategy<Value = Hello> {
 }
 
 fn placement() -> impl Strategy<Value = Placement> {
-    prop_oneof![Just(Placement::Itself), Just(Placement::Into)]
+    prop_oneof![Just(Placement::Itself), Just(Placement::IntoDirectory)]
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
@@ -152,11 +157,11 @@ fn frame() -> impl Strategy<Value = Frame> {
                     }
                 }
             ),
-        (head(), 0..MAX_FILE, (any::<u32>(), path()))
+        (head(), 0..MAX_FILE_BYTES, (any::<u32>(), path()))
             .prop_map(|(head, size, first)| Frame::HardLink(HardLink { head, size, first })),
-        (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(
+        (head(), meta(), 0..MAX_FILE_BYTES, any::<Option<[u8; 32]>>()).prop_map(
             |(head, meta, size, hash)| {
-                Frame::Offer(Offer {
+                Frame::Offer(FileOffer {
                     head,
                     meta,
                     size,
@@ -164,7 +169,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                 })
             }
         ),
-        (0..MAX_FILE).prop_map(|id| Frame::Want { id }),
+        (0..MAX_FILE_BYTES).prop_map(|id| Frame::Want { id }),
         (0u8..3, "[ -~]{0,50}").prop_map(|(kind, detail)| Frame::Refuse {
             kind: RefusalKind::from_code(kind).unwrap(),
             detail,
@@ -172,7 +177,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (
             head(),
             meta(),
-            0..MAX_FILE,
+            0..MAX_FILE_BYTES,
             BLOCK_LOG2,
             any::<Option<[u8; 32]>>()
         )
@@ -201,9 +206,10 @@ fn frame() -> impl Strategy<Value = Frame> {
         block().prop_map(Frame::Block),
         (block(), any::<[u8; 32]>())
             .prop_map(|(block, hash)| Frame::ClearBlock(block, BlockHash::from_bytes(hash))),
-        (0..MAX_FILE, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
+        (0..MAX_FILE_BYTES, any::<[u8; 32]>()).prop_map(|(id, hash)| Frame::FileEnd { id, hash }),
         (head(), failure()).prop_map(|(head, failure)| Frame::Failed { head, failure }),
-        (0..MAX_FILE, any::<u64>()).prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
+        (0..MAX_FILE_BYTES, any::<u64>())
+            .prop_map(|(entries, bytes)| Frame::End { entries, bytes }),
         (
             any::<[u32; 9]>(),
             any::<u64>(),
@@ -238,13 +244,13 @@ fn frame() -> impl Strategy<Value = Frame> {
                 extended_attributes,
             })
         }),
-        (0..MAX_FILE, 0..MAX_FILE).prop_map(|(id, offset)| Frame::Ack { id, offset }),
+        (0..MAX_FILE_BYTES, 0..MAX_FILE_BYTES).prop_map(|(id, offset)| Frame::Ack { id, offset }),
         (
-            0..MAX_FILE,
+            0..MAX_FILE_BYTES,
             prop_oneof![
-                Just(Ok(Written::New)),
-                Just(Ok(Written::Same)),
-                Just(Ok(Written::Unchanged)),
+                Just(Ok(EntryOutcome::New)),
+                Just(Ok(EntryOutcome::Same)),
+                Just(Ok(EntryOutcome::Unchanged)),
                 failure().prop_map(Err)
             ]
         )
@@ -252,11 +258,8 @@ fn frame() -> impl Strategy<Value = Frame> {
         any::<[u8; 32]>().prop_map(|manifest| Frame::Done { manifest }),
         Just(Frame::KeepAlive),
         Just(Frame::Retire),
-        (0..MAX_FILE, any::<bool>(), subtrees()).prop_map(|(id, more, subtrees)| Frame::Have {
-            id,
-            more,
-            subtrees
-        }),
+        (0..MAX_FILE_BYTES, any::<bool>(), subtrees())
+            .prop_map(|(id, more, subtrees)| Frame::Have { id, more, subtrees }),
     ]
 }
 
@@ -359,7 +362,7 @@ proptest! {
 
 #[test]
 fn small_frame_built_in_place_is_the_same_frame() {
-    let head = Head {
+    let head = EntryHead {
         id: 7,
         source: 1,
         path: RelPath::from_bytes(b"a/b").unwrap(),
@@ -387,8 +390,8 @@ fn small_frame_built_in_place_is_the_same_frame() {
 /// Returns a pull of one file, without options.
 fn plain_hello() -> Hello {
     Hello {
-        token: Token([1; 16]),
-        request: Request::Pull {
+        token: CopyToken([1; 16]),
+        request: CopyRequest::Pull {
             recursive: false,
             sources: vec![RelPath::root()],
         },
@@ -561,7 +564,7 @@ fn lh_copy_36_existing_parts_ascend_and_are_whole_subtrees() {
 fn lh_copy_33_identity_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::File {
-        head: Head {
+        head: EntryHead {
             id: 1,
             source: 0,
             path: RelPath::root(),
@@ -587,14 +590,14 @@ fn lh_copy_33_identity_has_32_bytes_or_none() {
 #[test]
 fn lh_copy_40_offered_hash_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
-    Frame::Offer(Offer {
-        head: Head {
+    Frame::Offer(FileOffer {
+        head: EntryHead {
             id: 1,
             source: 0,
             path: RelPath::root(),
         },
         meta: Meta::default(),
-        size: MAX_FILE,
+        size: MAX_FILE_BYTES,
         hash: None,
     })
     .encode(&mut bytes);
@@ -608,7 +611,11 @@ fn lh_copy_40_offered_hash_has_32_bytes_or_none() {
     for len in [1, 31, 33] {
         assert_eq!(with(plain, &vec![9; len]), Err(WireError::Value("hash")));
     }
-    let over = [&plain[..plain.len() - 8], &(MAX_FILE + 1).to_le_bytes()].concat();
+    let over = [
+        &plain[..plain.len() - 8],
+        &(MAX_FILE_BYTES + 1).to_le_bytes(),
+    ]
+    .concat();
     assert_eq!(with(&over, &[]), Err(WireError::Bound));
 }
 
@@ -654,7 +661,7 @@ fn lh_copy_49_part_option_is_critical_and_rest_is_not() {
         Frame::Hello(hello).encode(&mut bytes);
         bytes
     };
-    let part = hello(Portion::Part(Part::new(3, 8).unwrap()));
+    let part = hello(Portion::Part(CopyPart::new(3, 8).unwrap()));
     let (rest, whole) = (hello(Portion::Rest), hello(Portion::Whole));
     // One critical option (LH-COPY-8), and one that is not.
     let option = [8, 0x80, 8, 0, 3, 0, 0, 0, 8, 0, 0, 0];

@@ -13,8 +13,8 @@ use crate::wire;
 struct Failures(Mutex<Vec<FailureKind>>);
 
 impl Observer for Failures {
-    fn event(&self, event: Event) {
-        if let Event::Failed { failure, .. } = event {
+    fn event(&self, event: TransferEvent) {
+        if let TransferEvent::Failed { failure, .. } = event {
             self.0.lock().push(failure.kind);
         }
     }

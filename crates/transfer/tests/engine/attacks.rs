@@ -338,7 +338,7 @@ impl Connector for Hostile {
     }
 }
 
-async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outcome, Error> {
+async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<CopyOutcome, Error> {
     pull_hostile(to, true, bytes, Arc::new(())).await
 }
 
@@ -348,13 +348,13 @@ pub async fn pull_hostile(
     recursive: bool,
     bytes: Vec<u8>,
     observer: Arc<dyn Observer>,
-) -> Result<Outcome, Error> {
-    let request = Request::Pull {
+) -> Result<CopyOutcome, Error> {
+    let request = CopyRequest::Pull {
         recursive,
         sources: vec![rel("s")],
     };
     let hello = Hello {
-        token: Token::random().unwrap(),
+        token: CopyToken::random().unwrap(),
         request,
         resume: false,
         clear: false,
@@ -369,7 +369,8 @@ pub async fn pull_hostile(
         overwrite: true,
         ..Default::default()
     };
-    let destination = Destination::local(to, vec![b"s".to_vec()], options, hello.token).unwrap();
+    let destination =
+        CopyDestination::local(to, vec![b"s".to_vec()], options, hello.token).unwrap();
     let connector = Arc::new(Hostile(Arc::new(bytes), Mutex::default()));
     let client = Client {
         connector,
@@ -394,7 +395,7 @@ async fn hostile_server_writes_only_to_the_destination() {
     std::fs::create_dir(bench.local("d")).unwrap();
     symlink(&outside, bench.local("d/there")).unwrap();
     let bytes = [
-        wire::beneath_a_link(0, target),
+        wire::entries_beneath_link(0, target),
         wire::honest_small(4, b"good", b"good"),
         wire::directory(5, b""),
         wire::end(6),

@@ -12,19 +12,19 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use crate::harness::*;
 
 /// A pipe that changes the byte at this offset of what the client reads.
-struct Changed {
+struct TamperedPipe {
     inner: DuplexStream,
     read: u64,
     at: u64,
 }
 
-impl Transport for Changed {
-    fn clear(&self) -> Option<Arc<longhaul_session::Clear>> {
+impl Transport for TamperedPipe {
+    fn plaintext(&self) -> Option<Arc<longhaul_session::PlaintextRanges>> {
         Some(Arc::default())
     }
 }
 
-impl AsyncRead for Changed {
+impl AsyncRead for TamperedPipe {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -45,7 +45,7 @@ impl AsyncRead for Changed {
     }
 }
 
-impl AsyncWrite for Changed {
+impl AsyncWrite for TamperedPipe {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -64,23 +64,23 @@ impl AsyncWrite for Changed {
 }
 
 /// Streams of which the first is [`Changed`]; later ones are unchanged.
-struct Meddler {
+struct TamperingConnector {
     server: Arc<Server>,
     at: u64,
 }
 
-impl Connector for Meddler {
-    type Stream = Changed;
+impl Connector for TamperingConnector {
+    type Stream = TamperedPipe;
 
     fn routes(&self) -> Vec<String> {
         vec!["direct".into()]
     }
 
-    async fn connect(&self, _: usize) -> Result<Changed, ConnectError> {
+    async fn connect(&self, _: usize) -> Result<TamperedPipe, ConnectError> {
         let (inner, theirs) = tokio::io::duplex(1 << 16);
         let server = self.server.clone();
         tokio::spawn(async move { server.serve(theirs, key(1)).await });
-        Ok(Changed {
+        Ok(TamperedPipe {
             inner,
             read: 0,
             at: self.at,
@@ -88,9 +88,9 @@ impl Connector for Meddler {
     }
 }
 
-fn hello(request: Request) -> Hello {
+fn hello(request: CopyRequest) -> Hello {
     Hello {
-        token: Token::random().unwrap(),
+        token: CopyToken::random().unwrap(),
         request,
         resume: true,
         clear: true,
@@ -106,7 +106,7 @@ fn hello(request: Request) -> Hello {
 /// Returns the plaintext bytes when a client pulls, or pushes, a file of 3 MB and a small one. The
 /// copy must be complete.
 async fn copied(bench: &Bench, pull: bool) -> u64 {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(TransferProgress::default());
     let client = |request| Client {
         connector: Arc::new(bench.pipes()),
         hello: hello(request),
@@ -125,7 +125,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
     std::fs::write(from.join("large"), noise(3_000_000, 1)).unwrap();
     std::fs::write(from.join("small"), noise(3000, 2)).unwrap();
     if pull {
-        let client = client(Request::Pull {
+        let client = client(CopyRequest::Pull {
             recursive: true,
             sources: vec![rel("tree")],
         });
@@ -134,11 +134,11 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
             ..Default::default()
         };
         let names = vec![b"tree".to_vec()];
-        let destination = Destination::local(&to, names, options, client.hello.token).unwrap();
+        let destination = CopyDestination::local(&to, names, options, client.hello.token).unwrap();
         client.pull(destination, vec!["tree".into()]).await.unwrap();
     } else {
         let (found, names) = Sources::local(std::slice::from_ref(&from), true).unwrap();
-        let client = client(Request::Push {
+        let client = client(CopyRequest::Push {
             destination: rel("copy"),
             into: false,
             overwrite: false,
@@ -148,7 +148,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
         client.push(found, vec!["tree".into()]).await.unwrap();
     }
     assert_eq!(describe(&to), describe(&from));
-    progress.bytes_clear.load(Ordering::SeqCst)
+    progress.bytes_plaintext.load(Ordering::SeqCst)
 }
 
 /// LH-COPY-43.
@@ -163,11 +163,11 @@ async fn data_travels_in_plaintext_if_both_ends_agree() {
     let bench = Bench::new();
     assert_eq!(copied(&bench, false).await, 0);
     let bench = Bench::new();
-    bench.server.allow_clear();
+    bench.server.allow_plaintext();
     // A server knows from the first byte what both sides want.
     assert_eq!(copied(&bench, true).await, 3_000_000);
     let bench = Bench::new();
-    bench.server.allow_clear();
+    bench.server.allow_plaintext();
     let clear = copied(&bench, false).await;
     assert!(clear <= 3_000_000, "{clear}");
 }
@@ -177,17 +177,20 @@ async fn data_travels_in_plaintext_if_both_ends_agree() {
 #[tokio::test(start_paused = true)]
 async fn replacement_stream_sends_plaintext_too() {
     let bench = Bench::new();
-    bench.server.allow_clear();
+    bench.server.allow_plaintext();
     let pipes = bench.pipes();
     // Two blocks of the file do not fit.
     *pipes.cuts.lock() = vec![100_000];
     let from = bench.local("f");
     std::fs::write(&from, noise(3_000_000, 1)).unwrap();
     let (found, names) = Sources::local(std::slice::from_ref(&from), true).unwrap();
-    let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+    let (events, progress) = (
+        Arc::new(Events::default()),
+        Arc::new(TransferProgress::default()),
+    );
     let client = Client {
         connector: Arc::new(pipes),
-        hello: hello(Request::Push {
+        hello: hello(CopyRequest::Push {
             destination: rel("f"),
             into: false,
             overwrite: false,
@@ -204,7 +207,7 @@ async fn replacement_stream_sends_plaintext_too() {
     client.push(found, vec!["f".into()]).await.unwrap();
     assert_eq!(events.streams_lost(), 1);
     assert!(std::fs::read(bench.root("f")).unwrap() == std::fs::read(&from).unwrap());
-    let clear = progress.bytes_clear.load(Ordering::SeqCst);
+    let clear = progress.bytes_plaintext.load(Ordering::SeqCst);
     assert!(clear >= 2_800_000, "{clear}");
 }
 
@@ -213,16 +216,19 @@ async fn replacement_stream_sends_plaintext_too() {
 #[tokio::test(start_paused = true)]
 async fn block_changed_in_transit_fails_its_file() {
     let bench = Bench::new();
-    bench.server.allow_clear();
+    bench.server.allow_plaintext();
     std::fs::write(bench.root("f"), noise(3_000_000, 1)).unwrap();
     for at in [200_000, 1_500_000, 2_900_000] {
-        let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+        let (events, progress) = (
+            Arc::new(Events::default()),
+            Arc::new(TransferProgress::default()),
+        );
         let client = Client {
-            connector: Arc::new(Meddler {
+            connector: Arc::new(TamperingConnector {
                 server: bench.server.clone(),
                 at,
             }),
-            hello: hello(Request::Pull {
+            hello: hello(CopyRequest::Pull {
                 recursive: false,
                 sources: vec![rel("f")],
             }),
@@ -239,7 +245,7 @@ async fn block_changed_in_transit_fails_its_file() {
         };
         let to = bench.local("got");
         let destination =
-            Destination::local(&to, vec![b"f".to_vec()], options, client.hello.token).unwrap();
+            CopyDestination::local(&to, vec![b"f".to_vec()], options, client.hello.token).unwrap();
         client.pull(destination, vec!["f".into()]).await.unwrap();
         assert!(!to.exists());
         assert_no_temps(&bench.local(""));

@@ -179,7 +179,7 @@ async fn copy_without_streams_ends_and_names_the_failure() {
         );
         // No partial file stays: neither here at once, nor on the server when no client has come
         // back.
-        tokio::time::sleep(Limits::default().grace * 2).await;
+        tokio::time::sleep(ServerLimits::default().stream_grace * 2).await;
         assert_eq!(bench.server.copies(), 0);
         assert_no_temps(bench.tmp.path());
         assert!(!bench.root("f").exists() && !bench.local("g").exists());
@@ -366,7 +366,7 @@ async fn full_disk_is_reported_per_file_and_the_rest_arrives() {
     let mut grants = Grants::default();
     grants.add(Access::Write, &key(1).to_string()).unwrap();
     grants.add(Access::Read, &key(1).to_string()).unwrap();
-    let server = Server::new(disk, grants, Limits::default());
+    let server = Server::new(disk, grants, ServerLimits::default());
     let mut pipes = bench.pipes();
     pipes.server = server.clone();
     let run = bench
@@ -420,9 +420,9 @@ async fn full_disk_is_reported_per_file_and_the_rest_arrives() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn surplus_streams_are_refused_and_the_copy_continues() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         streams_per_copy: 2,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::write(bench.local("f"), noise(5_000_000, 7)).unwrap();
     let run = bench
@@ -435,9 +435,9 @@ async fn surplus_streams_are_refused_and_the_copy_continues() {
         )
         .await;
     run.ok();
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         copies: 0,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::write(bench.local("f"), "x").unwrap();
     let run = bench
@@ -460,14 +460,14 @@ async fn local_copy_works_the_same() {
     let bench = Bench::new();
     crate::trees::make_tree(&bench.local("s"));
     let (sources, names) = Sources::local(&[bench.local("s")], true).unwrap();
-    let destination = Destination::local(
+    let destination = CopyDestination::local(
         &bench.local("t"),
         names,
         WriteOptions::default(),
-        Token::random().unwrap(),
+        CopyToken::random().unwrap(),
     )
     .unwrap();
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(TransferProgress::default());
     copy_local(
         sources,
         vec!["s".into()],
@@ -485,9 +485,9 @@ async fn local_copy_works_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_know_which_end_failed() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         std::fs::create_dir(&from).unwrap();
         std::fs::write(from.join("a"), "in the way of nothing").unwrap();
         std::fs::write(from.join("b"), "a directory is in its way").unwrap();
@@ -497,8 +497,8 @@ async fn failures_know_which_end_failed() {
             .copy(&bench, bench.pipes(), WriteOptions::default())
             .await;
         assert!(run.result.is_ok(), "{:?}", run.result);
-        let end = |event: &Event| match event {
-            Event::Failed { failure, .. } => Some((failure.kind, failure.at_destination)),
+        let end = |event: &TransferEvent| match event {
+            TransferEvent::Failed { failure, .. } => Some((failure.kind, failure.at_destination)),
             _ => None,
         };
         let mut ends: Vec<_> = run.events.iter().filter_map(end).collect();

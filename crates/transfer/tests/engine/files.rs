@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::message::{FilesFailureKind, FilesRequest, FilesResponse, PathBytes};
 use longhaul_transfer::files::{FilesClient, FilesError};
 use longhaul_transfer::*;
 use tokio::io::{
@@ -53,8 +53,8 @@ fn client(bench: &Bench, who: u8) -> (FilesClient<Sessions>, Arc<Sessions>) {
     (FilesClient::new(sessions.clone()), sessions)
 }
 
-fn look(path: &str) -> FilesAsk {
-    FilesAsk::Look {
+fn look(path: &str) -> FilesRequest {
+    FilesRequest::Look {
         path: PathBytes(path.into()),
         list: true,
         after: None,
@@ -79,11 +79,11 @@ async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json
 }
 
 /// A path to the server with half of [`ROUND_TRIP`] in each direction, and unlimited rate.
-struct Far(Sessions);
+struct DistantServer(Sessions);
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-impl Connector for Far {
+impl Connector for DistantServer {
     type Stream = DuplexStream;
 
     fn routes(&self) -> Vec<String> {
@@ -126,16 +126,16 @@ async fn delayed(
 /// Returns all names of a directory in pages of `limit`, and the number of round trips, including
 /// opening the session.
 async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
-    let mut client = FilesClient::new(Arc::new(Far(sessions(bench, 1))));
+    let mut client = FilesClient::new(Arc::new(DistantServer(sessions(bench, 1))));
     let (begun, mut names, mut after) = (tokio::time::Instant::now(), Vec::new(), None);
     loop {
-        let ask = FilesAsk::Look {
+        let ask = FilesRequest::Look {
             path: PathBytes::default(),
             list: true,
             after,
             limit: Some(limit),
         };
-        let FilesAnswer::Entries { entries, next } = client.ask(&ask).await.unwrap() else {
+        let FilesResponse::Entries { entries, next } = client.request(&ask).await.unwrap() else {
             panic!("no entries")
         };
         names.extend(entries.into_iter().map(|entry| entry.name));
@@ -255,12 +255,13 @@ async fn session_answers_requests_in_order() {
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.root("in/f"), "f").unwrap();
     let (mut client, sessions) = client(&bench, 1);
-    let make = FilesAsk::MakeDirectory {
+    let make = FilesRequest::MakeDirectory {
         path: PathBytes(b"in/d".to_vec()),
         parents: false,
     };
-    assert_eq!(client.ask(&make).await.unwrap(), FilesAnswer::Changed);
-    let FilesAnswer::Entries { entries, next } = client.ask(&look("in")).await.unwrap() else {
+    assert_eq!(client.request(&make).await.unwrap(), FilesResponse::Changed);
+    let FilesResponse::Entries { entries, next } = client.request(&look("in")).await.unwrap()
+    else {
         panic!("no entries")
     };
     let names: Vec<_> = entries.iter().map(|entry| &entry.name.0[..]).collect();
@@ -274,11 +275,11 @@ async fn lh_files_8_new_grants_apply_to_the_next_request() {
     let bench = Bench::new();
     let (mut client, _) = client(&bench, 4);
     assert!(matches!(
-        client.ask(&look("")).await.unwrap(),
-        FilesAnswer::Entries { .. }
+        client.request(&look("")).await.unwrap(),
+        FilesResponse::Entries { .. }
     ));
     bench.server.replace_grants(Grants::default());
-    let FilesAnswer::Failed(failure) = client.ask(&look("")).await.unwrap() else {
+    let FilesResponse::Failed(failure) = client.request(&look("")).await.unwrap() else {
         panic!("still granted")
     };
     assert_eq!(failure.kind, FilesFailureKind::NotGranted);
@@ -330,9 +331,9 @@ async fn lh_files_3_too_long_a_line_ends_the_session() {
 
 #[tokio::test(start_paused = true)]
 async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         streams: 4,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -354,9 +355,9 @@ async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
 }
 
 /// A server that answers with these lines, each after a delay.
-struct Script(Vec<(u64, &'static str)>);
+struct ScriptedServer(Vec<(u64, &'static str)>);
 
-impl Connector for Script {
+impl Connector for ScriptedServer {
     type Stream = DuplexStream;
 
     fn routes(&self) -> Vec<String> {
@@ -377,9 +378,9 @@ impl Connector for Script {
     }
 }
 
-async fn scripted(lines: &[(u64, &'static str)]) -> Result<FilesAnswer, FilesError> {
-    FilesClient::new(Arc::new(Script(lines.to_vec())))
-        .ask(&look(""))
+async fn scripted(lines: &[(u64, &'static str)]) -> Result<FilesResponse, FilesError> {
+    FilesClient::new(Arc::new(ScriptedServer(lines.to_vec())))
+        .request(&look(""))
         .await
 }
 
@@ -394,7 +395,7 @@ async fn lh_files_5_working_server_is_awaited_and_silent_is_not() {
         (20, working),
         (20, "{\"files\":\"changed\"}\n"),
     ];
-    assert_eq!(scripted(&long).await.unwrap(), FilesAnswer::Changed);
+    assert_eq!(scripted(&long).await.unwrap(), FilesResponse::Changed);
     assert!(matches!(
         scripted(&[(0, READY)]).await,
         Err(FilesError::Silent)

@@ -93,9 +93,9 @@ fn bench() -> Bench {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hard_links_are_kept_and_the_file_travels_once() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         let bench = bench();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         let run = way.copy(&bench, bench.pipes(), options(false)).await;
         run.ok();
@@ -118,9 +118,11 @@ async fn hard_links_are_kept_and_the_file_travels_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_option_each_name_is_a_file() {
     let bench = Bench::new();
-    let (from, to) = Way::Push.places(&bench);
+    let (from, to) = Direction::Push.endpoints(&bench);
     tree(&from);
-    let run = Way::Push.copy(&bench, bench.pipes(), options(false)).await;
+    let run = Direction::Push
+        .copy(&bench, bench.pipes(), options(false))
+        .await;
     run.ok();
     assert!(names(&to).iter().all(|names| names.len() == 1));
     assert!(describe(&to) == describe(&from));
@@ -129,10 +131,10 @@ async fn without_the_option_each_name_is_a_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_streams_lose_no_link() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         for cut in [20_000, 500_000, 1_500_000, 3_200_000, 4_000_000] {
             let bench = bench();
-            let (from, to) = way.places(&bench);
+            let (from, to) = way.endpoints(&bench);
             tree(&from);
             let pipes = bench.pipes();
             *pipes.cuts.lock() = vec![cut, cut / 2];
@@ -146,9 +148,9 @@ async fn lost_streams_lose_no_link() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn link_replaces_existing_entries_like_a_file() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         let bench = bench();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         std::fs::create_dir_all(to.join("b")).unwrap();
         std::fs::create_dir_all(to.join("a")).unwrap();
@@ -196,10 +198,10 @@ async fn local_copy_keeps_hard_links() {
     let bench = bench();
     tree(&bench.local("s"));
     let (sources, names_of) = Sources::local(&[bench.local("s")], true).unwrap();
-    let token = Token::random().unwrap();
+    let token = CopyToken::random().unwrap();
     let options = WriteOptions::default();
-    let destination = Destination::local(&bench.local("t"), names_of, options, token).unwrap();
-    let progress = std::sync::Arc::new(Progress::default());
+    let destination = CopyDestination::local(&bench.local("t"), names_of, options, token).unwrap();
+    let progress = std::sync::Arc::new(TransferProgress::default());
     let copied = copy_local(
         sources,
         vec!["s".into()],

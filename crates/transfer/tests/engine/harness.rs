@@ -37,10 +37,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        Self::with(Limits::default())
+        Self::with(ServerLimits::default())
     }
 
-    pub fn with(limits: Limits) -> Self {
+    pub fn with(limits: ServerLimits) -> Self {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::create_dir(tmp.path().join("root")).unwrap();
         std::fs::create_dir(tmp.path().join("local")).unwrap();
@@ -110,7 +110,7 @@ impl Bench {
         streams: Option<u32>,
     ) -> Run {
         let (found, names) = Sources::local(sources, true).unwrap();
-        let request = Request::Push {
+        let request = CopyRequest::Push {
             destination: rel(to),
             into: to.ends_with('/'),
             overwrite: options.overwrite,
@@ -152,14 +152,14 @@ impl Bench {
         let labels = sources.iter().map(|s| s.to_string()).collect();
         let (mut client, events, progress) = client(
             pipes,
-            Request::Pull { recursive, sources },
+            CopyRequest::Pull { recursive, sources },
             None,
             options.resume,
             self.compare,
         );
         client.hello.hard_links = self.hard_links;
         let destination =
-            Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
+            CopyDestination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }
@@ -167,14 +167,17 @@ impl Bench {
 
 pub fn client<C: Connector>(
     connector: C,
-    request: Request,
+    request: CopyRequest,
     streams: Option<u32>,
     resume: bool,
     compare: Compare,
-) -> (Client<C>, Arc<Events>, Arc<Progress>) {
-    let (events, progress) = (Arc::new(Events::default()), Arc::new(Progress::default()));
+) -> (Client<C>, Arc<Events>, Arc<TransferProgress>) {
+    let (events, progress) = (
+        Arc::new(Events::default()),
+        Arc::new(TransferProgress::default()),
+    );
     let hello = Hello {
-        token: Token::random().unwrap(),
+        token: CopyToken::random().unwrap(),
         request,
         resume,
         clear: false,
@@ -199,9 +202,9 @@ pub fn client<C: Connector>(
 }
 
 pub async fn finish(
-    result: Result<Outcome, Error>,
+    result: Result<CopyOutcome, Error>,
     events: Arc<Events>,
-    progress: Arc<Progress>,
+    progress: Arc<TransferProgress>,
 ) -> Run {
     let ended = Instant::now();
     let result = match result {
@@ -221,20 +224,20 @@ pub async fn finish(
 }
 
 #[derive(Default)]
-pub struct Events(Mutex<Vec<Event>>);
+pub struct Events(Mutex<Vec<TransferEvent>>);
 
 impl Events {
     /// Returns the number of streams lost so far.
     pub fn streams_lost(&self) -> usize {
         let events = self.0.lock();
-        let lost = |event: &&Event| matches!(event, Event::StreamLost { .. });
+        let lost = |event: &&TransferEvent| matches!(event, TransferEvent::StreamLost { .. });
         events.iter().filter(lost).count()
     }
 
     /// Returns the failures so far.
     pub fn failures(&self) -> Vec<Failure> {
-        let failure = |event: &Event| match event {
-            Event::Failed { failure, .. } => Some(failure.clone()),
+        let failure = |event: &TransferEvent| match event {
+            TransferEvent::Failed { failure, .. } => Some(failure.clone()),
             _ => None,
         };
         self.0.lock().iter().filter_map(failure).collect()
@@ -242,7 +245,7 @@ impl Events {
 }
 
 impl Observer for Events {
-    fn event(&self, event: Event) {
+    fn event(&self, event: TransferEvent) {
         self.0.lock().push(event);
     }
 }
@@ -252,8 +255,8 @@ pub struct Run {
     pub result: Result<Hash, Error>,
     /// Time when the outcome was known. Streams may have closed after that.
     pub ended: Instant,
-    pub events: Vec<Event>,
-    pub progress: Arc<Progress>,
+    pub events: Vec<TransferEvent>,
+    pub progress: Arc<TransferProgress>,
 }
 
 impl Run {
@@ -268,8 +271,8 @@ impl Run {
 
     /// Returns the failures: the end of the path, and the kind.
     pub fn failures(&self) -> Vec<(String, FailureKind)> {
-        let failed = |event: &Event| match event {
-            Event::Failed { path, failure } => Some((
+        let failed = |event: &TransferEvent| match event {
+            TransferEvent::Failed { path, failure } => Some((
                 path.rsplit('/').next().unwrap_or(path).to_owned(),
                 failure.kind,
             )),
@@ -283,14 +286,14 @@ impl Run {
     pub fn streams_opened(&self) -> usize {
         self.events
             .iter()
-            .filter(|e| matches!(e, Event::StreamOpened { .. }))
+            .filter(|e| matches!(e, TransferEvent::StreamOpened { .. }))
             .count()
     }
 
     pub fn streams_lost(&self) -> usize {
         self.events
             .iter()
-            .filter(|e| matches!(e, Event::StreamLost { .. }))
+            .filter(|e| matches!(e, TransferEvent::StreamLost { .. }))
             .count()
     }
 }
@@ -363,13 +366,13 @@ async fn delay(
 type Hook = (u64, Box<dyn FnOnce() + Send>);
 
 impl Connector for Pipes {
-    type Stream = Cut;
+    type Stream = CutPipe;
 
     fn routes(&self) -> Vec<String> {
         self.routes.clone()
     }
 
-    async fn connect(&self, _: usize) -> Result<Cut, ConnectError> {
+    async fn connect(&self, _: usize) -> Result<CutPipe, ConnectError> {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
         let left = self.cuts.lock().get(number).copied().unwrap_or(u64::MAX);
         if left == 0 {
@@ -384,7 +387,7 @@ impl Connector for Pipes {
         let (server, principal) = (self.server.clone(), self.principal);
         let stalls = self.stalls;
         let counts = Arc::new(AtomicBool::new(!self.counts_from_answer));
-        let theirs = Cut {
+        let theirs = CutPipe {
             inner: theirs,
             budget: budget.clone(),
             counts: counts.clone(),
@@ -395,7 +398,7 @@ impl Connector for Pipes {
         };
         tokio::spawn(async move { server.serve(theirs, principal).await });
         let hook = self.hook.lock().take();
-        Ok(Cut {
+        Ok(CutPipe {
             inner: ours,
             budget,
             counts,
@@ -409,13 +412,13 @@ impl Connector for Pipes {
 
 /// A server that is restarted. The first connection ends at the first process, the others reach the
 /// second.
-pub struct Restarting {
+pub struct RestartingServer {
     first: Mutex<Option<Pipes>>,
     pub second: Pipes,
 }
 
-impl Restarting {
-    pub fn of(first: Pipes, second: Pipes) -> Self {
+impl RestartingServer {
+    pub fn from_pipes(first: Pipes, second: Pipes) -> Self {
         Self {
             first: Mutex::new(Some(first)),
             second,
@@ -430,21 +433,21 @@ impl Restarting {
         let first = bench.pipes();
         *first.cuts.lock() = vec![cut];
         let first = Pipes {
-            server: Server::new(root, grants, Limits::default()),
+            server: Server::new(root, grants, ServerLimits::default()),
             ..first
         };
-        Self::of(first, bench.pipes())
+        Self::from_pipes(first, bench.pipes())
     }
 }
 
-impl Connector for Restarting {
-    type Stream = Cut;
+impl Connector for RestartingServer {
+    type Stream = CutPipe;
 
     fn routes(&self) -> Vec<String> {
         self.second.routes()
     }
 
-    async fn connect(&self, route: usize) -> Result<Cut, ConnectError> {
+    async fn connect(&self, route: usize) -> Result<CutPipe, ConnectError> {
         let first = self.first.lock().take();
         match first {
             Some(first) => first.connect(route).await,
@@ -454,7 +457,7 @@ impl Connector for Restarting {
 }
 
 /// A pipe that breaks for both sides when its budget of written bytes is exhausted.
-pub struct Cut {
+pub struct CutPipe {
     inner: DuplexStream,
     budget: Arc<AtomicU64>,
     /// True if written bytes count towards the budget.
@@ -465,7 +468,7 @@ pub struct Cut {
     carried: Arc<AtomicU64>,
 }
 
-impl Cut {
+impl CutPipe {
     fn count(&mut self, n: usize) {
         let passed = self.carried.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
         if self.hook.as_ref().is_some_and(|(at, _)| passed >= *at)
@@ -476,8 +479,8 @@ impl Cut {
     }
 }
 
-impl Transport for Cut {
-    fn clear(&self) -> Option<Arc<longhaul_session::Clear>> {
+impl Transport for CutPipe {
+    fn plaintext(&self) -> Option<Arc<longhaul_session::PlaintextRanges>> {
         Some(Arc::default())
     }
 }
@@ -486,7 +489,7 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the depot died")
 }
 
-impl AsyncRead for Cut {
+impl AsyncRead for CutPipe {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -515,7 +518,7 @@ impl AsyncRead for Cut {
     }
 }
 
-impl AsyncWrite for Cut {
+impl AsyncWrite for CutPipe {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -561,14 +564,14 @@ impl AsyncWrite for Cut {
 
 /// Direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum Direction {
     Push,
     Pull,
 }
 
-impl Way {
+impl Direction {
     /// Returns the tree that is copied, and its destination.
-    pub fn places(self, bench: &Bench) -> (PathBuf, PathBuf) {
+    pub fn endpoints(self, bench: &Bench) -> (PathBuf, PathBuf) {
         match self {
             Self::Push => (bench.local("s"), bench.root("d/s")),
             Self::Pull => (bench.root("s"), bench.local("d/s")),

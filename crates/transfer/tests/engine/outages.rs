@@ -33,9 +33,9 @@ const BYTES: u64 = SMALL_FILES * 300 + LARGE as u64;
 
 /// Returns a bench whose server drops a copy immediately when its last stream is lost.
 fn impatient_server() -> Bench {
-    Bench::with(Limits {
-        grace: Duration::from_secs(1),
-        ..Limits::default()
+    Bench::with(ServerLimits {
+        stream_grace: Duration::from_secs(1),
+        ..ServerLimits::default()
     })
 }
 
@@ -52,7 +52,7 @@ fn with_outage(bench: &Bench, cut: u64, attempts: usize) -> Pipes {
     pipes
 }
 
-fn count(run: &Run, is_it: impl Fn(&Event) -> bool) -> usize {
+fn count(run: &Run, is_it: impl Fn(&TransferEvent) -> bool) -> usize {
     run.events.iter().filter(|event| is_it(event)).count()
 }
 
@@ -76,29 +76,31 @@ fn check_counts(run: &Run) {
 // LH-COPY-10, LH-COPY-27, LH-COPY-53.
 #[tokio::test(start_paused = true)]
 async fn copy_dropped_in_an_outage_is_replaced_in_the_same_run() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         for cut in [1_000, 30_000, 1_500_000, 2_500_000] {
             let bench = impatient_server();
-            let (from, _) = way.places(&bench);
+            let (from, _) = way.endpoints(&bench);
             tree(&from);
             std::fs::create_dir(bench.root("d")).ok();
             let pipes = with_outage(&bench, cut, 20);
             // The first copy creates `d`. The second must not go beneath it.
             let (run, arrived) = match way {
-                Way::Push => {
+                Direction::Push => {
                     std::fs::remove_dir(bench.root("d")).unwrap();
                     let run = bench
                         .push(pipes, std::slice::from_ref(&from), "/d", options())
                         .await;
                     (run, bench.root("d"))
                 }
-                Way::Pull => (
+                Direction::Pull => (
                     bench.pull(pipes, &["s"], "d", options()).await,
                     bench.local("d"),
                 ),
             };
             run.ok();
-            let begun_again = count(&run, |event| matches!(event, Event::BegunAgain { .. }));
+            let begun_again = count(&run, |event| {
+                matches!(event, TransferEvent::CopyReplaced { .. })
+            });
             assert_eq!(begun_again, 1, "{way:?} cut at {cut}: {:?}", run.events);
             assert_eq!(files(&arrived), files(&from), "{way:?} cut at {cut}");
             assert_no_temps(&arrived);
@@ -121,9 +123,13 @@ async fn outage_is_waited_out_and_reported_once() {
         )
         .await;
     run.ok();
-    let waits = count(&run, |event| matches!(event, Event::Waiting { .. }));
-    let backs = count(&run, |event| matches!(event, Event::Back { .. }));
-    let begun_again = count(&run, |event| matches!(event, Event::BegunAgain { .. }));
+    let waits = count(&run, |event| matches!(event, TransferEvent::Waiting { .. }));
+    let backs = count(&run, |event| {
+        matches!(event, TransferEvent::ArrivalResumed { .. })
+    });
+    let begun_again = count(&run, |event| {
+        matches!(event, TransferEvent::CopyReplaced { .. })
+    });
     assert_eq!((waits, backs, begun_again), (1, 1, 0), "{:?}", run.events);
     assert_eq!(run.progress.silence(), None);
     check_counts(&run);
@@ -138,7 +144,7 @@ async fn pull_detects_changes_during_an_outage() {
     grants.add(Access::Read, &key(1).to_string()).unwrap();
     let root = Dir::open(&bench.root("")).unwrap();
     let first = Pipes {
-        server: Server::new(root, grants, Limits::default()),
+        server: Server::new(root, grants, ServerLimits::default()),
         ..with_outage(&bench, 1_500_000, 0)
     };
     let new = bench.root("s/!first");
@@ -151,15 +157,16 @@ async fn pull_detects_changes_during_an_outage() {
             tx.send(()).unwrap();
         }),
     ));
-    let connector = Restarting::of(first, bench.pipes());
-    let request = Request::Pull {
+    let connector = RestartingServer::from_pipes(first, bench.pipes());
+    let request = CopyRequest::Pull {
         recursive: true,
         sources: vec![rel("s")],
     };
     let (client, events, progress) = client(connector, request, Some(1), true, Compare::default());
     let names = vec![b"s".to_vec()];
     let target = bench.local("d");
-    let destination = Destination::local(&target, names, options(), client.hello.token).unwrap();
+    let destination =
+        CopyDestination::local(&target, names, options(), client.hello.token).unwrap();
     let result = client.pull(destination, vec!["s".into()]).await;
     let run = finish(result, events, progress).await;
     run.ok();

@@ -56,23 +56,23 @@ fn tree(at: &Path) {
 }
 
 fn parts() -> impl Iterator<Item = Portion> {
-    (1..=PARTS).map(|number| Portion::Part(Part::new(number, PARTS).unwrap()))
+    (1..=PARTS).map(|number| Portion::Part(CopyPart::new(number, PARTS).unwrap()))
 }
 
 /// Time after which a copy that lost its last stream gives up. Runs in real time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs one of the copies that bring the tree together.
-async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
+async fn copy_portion(bench: &Bench, way: Direction, pipes: Pipes, portion: Portion) -> Run {
     let options = WriteOptions {
         resume: true,
         ..Default::default()
     };
     match way {
-        Way::Push => {
+        Direction::Push => {
             let source = bench.local("s");
             let (found, names) = Sources::local(std::slice::from_ref(&source), true).unwrap();
-            let request = Request::Push {
+            let request = CopyRequest::Push {
                 destination: rel("d"),
                 into: true,
                 overwrite: false,
@@ -86,8 +86,8 @@ async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
             let result = client.push(found, vec!["s".into()]).await;
             finish(result, events, progress).await
         }
-        Way::Pull => {
-            let request = Request::Pull {
+        Direction::Pull => {
+            let request = CopyRequest::Pull {
                 recursive: true,
                 sources: vec![rel("s")],
             };
@@ -96,7 +96,8 @@ async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
             client.hello.portion = portion;
             client.patience = PATIENCE;
             let (to, token) = (bench.local("d/"), client.hello.token);
-            let destination = Destination::local(&to, vec![b"s".to_vec()], options, token).unwrap();
+            let destination =
+                CopyDestination::local(&to, vec![b"s".to_vec()], options, token).unwrap();
             let result = client.pull(destination, vec!["s".into()]).await;
             finish(result, events, progress).await
         }
@@ -131,12 +132,12 @@ fn marked(root: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lh_copy_49_and_lh_copy_52_parallel_parts_make_up_the_tree() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         for hard_links in [false, true] {
             let bench = bench(hard_links);
-            let (from, to) = way.places(&bench);
+            let (from, to) = way.endpoints(&bench);
             tree(&from);
-            let at_once = parts().map(|part| bring(&bench, way, bench.pipes(), part));
+            let at_once = parts().map(|part| copy_portion(&bench, way, bench.pipes(), part));
             let runs = all_of(at_once).await;
             let (mut files, mut travelled) = (0, 0);
             for run in &runs {
@@ -152,7 +153,7 @@ async fn lh_copy_49_and_lh_copy_52_parallel_parts_make_up_the_tree() {
             // or nothing in them do not exist yet.
             let filled = ["", "a", "a/b", "a/b/c", "closed", "links"];
             assert_eq!(marked(&to), filled, "{way:?}");
-            let rest = bring(&bench, way, bench.pipes(), Portion::Rest).await;
+            let rest = copy_portion(&bench, way, bench.pipes(), Portion::Rest).await;
             rest.ok();
             // LH-COPY-52: not even before the receiver has reported anything.
             assert_eq!(rest.progress.bytes_travelled(), 0, "{way:?}");
@@ -192,23 +193,25 @@ async fn all_of<F: Future<Output = Run>>(runs: impl Iterator<Item = F>) -> Vec<R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lh_copy_51_rest_repairs_interrupted_parts() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         for cut in [100, 30_000, 60_000] {
             let bench = bench(true);
-            let (from, to) = way.places(&bench);
+            let (from, to) = way.endpoints(&bench);
             tree(&from);
             // Two parts never run, and one is interrupted permanently.
             for (part, cut) in parts().zip([u64::MAX, cut, u64::MAX]) {
                 let pipes = bench.pipes();
                 *pipes.cuts.lock() = [&[cut][..], &[0; 100]].concat();
-                let run = bring(&bench, way, pipes, part).await;
+                let run = copy_portion(&bench, way, pipes, part).await;
                 assert_eq!(run.result.is_err(), cut != u64::MAX, "{way:?} {cut}");
             }
             let pipes = bench.pipes();
             *pipes.cuts.lock() = [&[cut][..], &[0; 100]].concat();
-            let broken = bring(&bench, way, pipes, Portion::Rest).await;
+            let broken = copy_portion(&bench, way, pipes, Portion::Rest).await;
             assert!(broken.result.is_err(), "{way:?} {cut}");
-            bring(&bench, way, bench.pipes(), Portion::Rest).await.ok();
+            copy_portion(&bench, way, bench.pipes(), Portion::Rest)
+                .await
+                .ok();
             assert!(describe(&to) == describe(&from), "{way:?} {cut}");
             assert_eq!(marked(&to), [""; 0], "{way:?} {cut}");
         }
@@ -217,14 +220,14 @@ async fn lh_copy_51_rest_repairs_interrupted_parts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lh_copy_51_existing_directory_keeps_mode_and_time() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         let bench = bench(false);
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         std::fs::create_dir_all(to.join("empty")).unwrap();
         std::fs::set_permissions(to.join("empty"), PermissionsExt::from_mode(0o1777)).unwrap();
         for portion in parts().chain([Portion::Rest]) {
-            bring(&bench, way, bench.pipes(), portion).await.ok();
+            copy_portion(&bench, way, bench.pipes(), portion).await.ok();
         }
         let mode = |name: &str| std::fs::metadata(to.join(name)).unwrap().mode() & 0o7777;
         assert_eq!((mode("empty"), mode("closed")), (0o1777, 0o555), "{way:?}");
@@ -233,14 +236,14 @@ async fn lh_copy_51_existing_directory_keeps_mode_and_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn empty_and_single_file_parts_work() {
-    for way in [Way::Push, Way::Pull] {
+    for way in [Direction::Push, Direction::Pull] {
         let bench = bench(false);
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         std::fs::create_dir_all(from.parent().unwrap()).unwrap();
         std::fs::write(&from, noise(100, 1)).unwrap();
         let mut files = Vec::new();
         for part in parts() {
-            let run = bring(&bench, way, bench.pipes(), part).await;
+            let run = copy_portion(&bench, way, bench.pipes(), part).await;
             run.ok();
             files.push(run.progress.files_done.load(Ordering::Relaxed));
         }

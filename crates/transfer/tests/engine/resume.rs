@@ -64,7 +64,7 @@ fn carried(run: &Run) -> u64 {
     carried_by(&run.progress)
 }
 
-fn carried_by(progress: &Progress) -> u64 {
+fn carried_by(progress: &TransferProgress) -> u64 {
     let streams = progress.streams();
     streams
         .iter()
@@ -73,8 +73,8 @@ fn carried_by(progress: &Progress) -> u64 {
 }
 
 fn resumed(run: &Run) -> u64 {
-    let bytes = |event: &Event| match event {
-        Event::Resumed { bytes, size, .. } => {
+    let bytes = |event: &TransferEvent| match event {
+        TransferEvent::Resumed { bytes, size, .. } => {
             assert_eq!(*size, SIZE);
             *bytes
         }
@@ -117,7 +117,7 @@ async fn push_cut_anywhere_is_resumed_by_the_next_copy() {
         assert!(first.result.is_err(), "cut at {cut}");
         if n % 2 == 0 {
             // No client came back in time, so the server has released the file.
-            tokio::time::sleep(Limits::default().grace * 2).await;
+            tokio::time::sleep(ServerLimits::default().stream_grace * 2).await;
         }
         let bound = bound(&first, &target);
         let next = bench.push(bench.pipes(), &from, &to, options()).await;
@@ -194,7 +194,7 @@ async fn push_of_a_dropped_client_is_resumed() {
         );
         // Data in flight may have completed the file. It then travels again, and is found to be the
         // same.
-        let same = |event: &Event| matches!(event, Event::Done { same: true, .. });
+        let same = |event: &TransferEvent| matches!(event, TransferEvent::Done { same: true, .. });
         let expected = match next.events.iter().any(same) {
             true => SIZE,
             false => SIZE + UNDER_WAY - (part - 1).min(SIZE / BLOCK) * BLOCK,
@@ -295,7 +295,7 @@ async fn without_resume_nothing_is_kept_or_resumed() {
                 .result
                 .is_err()
         );
-        tokio::time::sleep(Limits::default().grace * 2).await;
+        tokio::time::sleep(ServerLimits::default().stream_grace * 2).await;
         if !first {
             assert_no_temps(bench.tmp.path());
         }
@@ -315,9 +315,9 @@ async fn push_to_a_restarted_server_resumes_in_the_same_run() {
     let from = [bench.local("s")];
     let (mut began_again, mut went_on) = (0, 0);
     for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
-        let connector = Restarting::new(&bench, Access::Write, cut);
+        let connector = RestartingServer::new(&bench, Access::Write, cut);
         let (sources, names) = Sources::local(&from, true).unwrap();
-        let request = Request::Push {
+        let request = CopyRequest::Push {
             destination: rel(&format!("/{n}")),
             into: true,
             overwrite: false,
@@ -331,7 +331,7 @@ async fn push_to_a_restarted_server_resumes_in_the_same_run() {
         let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));
         let run = finish(ended, events, progress).await;
         run.ok();
-        let is_again = |event: &&Event| matches!(event, Event::BegunAgain { .. });
+        let is_again = |event: &&TransferEvent| matches!(event, TransferEvent::CopyReplaced { .. });
         began_again += run.events.iter().filter(is_again).count();
         went_on += u64::from(resumed(&run) > 0);
         let carried = carried(&run);
@@ -352,8 +352,8 @@ async fn pull_from_a_restarted_server_repeats_little() {
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
     for (n, cut) in cuts().into_iter().enumerate().step_by(3) {
-        let connector = Restarting::new(&bench, Access::Read, cut);
-        let request = Request::Pull {
+        let connector = RestartingServer::new(&bench, Access::Read, cut);
+        let request = CopyRequest::Pull {
             recursive: true,
             sources: vec![rel("s")],
         };
@@ -362,7 +362,7 @@ async fn pull_from_a_restarted_server_repeats_little() {
         std::fs::create_dir_all(&target).unwrap();
         let names = vec![b"s".to_vec()];
         let destination =
-            Destination::local(&target, names, options(), client.hello.token).unwrap();
+            CopyDestination::local(&target, names, options(), client.hello.token).unwrap();
         let copy = client.pull(destination, vec!["s".into()]);
         let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
         let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));

@@ -70,13 +70,13 @@ async fn late_stream_costs_a_pull_no_round_trip() {
         stalls: true,
         ..bench.pipes()
     };
-    let request = Request::Pull {
+    let request = CopyRequest::Pull {
         recursive: false,
         sources: vec![rel("large")],
     };
     let (client, events, _) = client(pipes, request, Some(3), false, bench.compare);
     let options = WriteOptions::default();
-    let destination = Destination::local(
+    let destination = CopyDestination::local(
         &bench.local("large"),
         vec![b"large".to_vec()],
         options,

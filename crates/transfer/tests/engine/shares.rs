@@ -53,9 +53,9 @@ fn temporaries(dir: &Path) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only_key_does_not_hold_all_copies() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         copies: 8,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::write(bench.root("f"), noise(2 << 20, 1)).unwrap();
     let mut held = Vec::new();
@@ -70,9 +70,9 @@ async fn read_only_key_does_not_hold_all_copies() {
 
 #[tokio::test(start_paused = true)]
 async fn copy_without_streams_counts_until_it_is_dropped() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         copies: 4,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     for n in 0..3 {
         let mut stream = open(&bench, 1);
@@ -93,7 +93,7 @@ async fn copy_without_streams_counts_until_it_is_dropped() {
         answer(&mut open(&bench, 2), &wire::push_hello(b"in", &[b"s"])).await,
         2
     );
-    tokio::time::sleep(Limits::default().grace).await;
+    tokio::time::sleep(ServerLimits::default().stream_grace).await;
     assert_eq!(
         answer(&mut open(&bench, 1), &wire::push_hello(b"d", &[b"s"])).await,
         2
@@ -102,9 +102,9 @@ async fn copy_without_streams_counts_until_it_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_streams_count_for_their_key() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         streams: 8,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     let mut idle: Vec<_> = (0..8).map(|_| open(&bench, 4)).collect();
     let said: Vec<u8> = {
@@ -124,10 +124,10 @@ async fn silent_streams_count_for_their_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_files_are_shared_and_exhaustion_is_reported() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         open_files: 16,
-        file_wait: Duration::from_millis(20),
-        ..Limits::default()
+        file_timeout: Duration::from_millis(20),
+        ..ServerLimits::default()
     });
     std::fs::create_dir(bench.root("in")).unwrap();
     let files: Vec<u8> = (0..40)
@@ -160,9 +160,9 @@ async fn open_files_are_shared_and_exhaustion_is_reported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_of_copies_is_shared() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         bookkeeping: 2 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::create_dir(bench.root("in")).unwrap();
     let name = |id: u64| [b"n".repeat(200), id.to_string().into_bytes()].concat();
@@ -212,9 +212,9 @@ async fn memory_of_copies_is_shared() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reported_failures_take_no_memory() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         bookkeeping: 5 << 18,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     let count = 100_000;
     let frames: Vec<u8> = (0..count)
@@ -266,9 +266,9 @@ async fn flood_of_holes_delays_no_other_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_does_not_read_holds_only_its_own_buffers() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         buffers: 8,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::write(bench.root("big"), noise(8 << 20, 1)).unwrap();
     let mut deaf = Vec::new();
@@ -314,9 +314,9 @@ async fn withdrawn_grant_ends_only_its_copies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lh_copy_9_client_respects_the_servers_stream_limit() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         streams_per_copy: 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     let data = noise(24 << 20, 5);
     std::fs::write(bench.local("f"), &data).unwrap();
@@ -335,9 +335,9 @@ async fn lh_copy_9_client_respects_the_servers_stream_limit() {
 // LH-COPY-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_stream_frees_its_slot_and_surplus_is_temporary() {
-    let bench = Bench::with(Limits {
+    let bench = Bench::with(ServerLimits {
         streams_per_copy: 2,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     std::fs::write(bench.root("f"), noise(8 << 20, 1)).unwrap();
     let hello = wire::pull_hello(b"f");

@@ -134,7 +134,7 @@ async fn hashes_are_those_of_b3sum() {
         .events
         .iter()
         .filter_map(|e| {
-            if let Event::Done { hash, .. } = e {
+            if let TransferEvent::Done { hash, .. } = e {
                 *hash
             } else {
                 None
@@ -235,11 +235,9 @@ async fn existing_files_stay_and_identical_ones_are_no_error() {
         run.failures(),
         [exists("differs"), exists("large"), exists("link")]
     );
-    assert!(
-        run.events
-            .iter()
-            .any(|e| matches!(e, Event::Done { path, same: true, .. } if path.ends_with("same")))
-    );
+    assert!(run.events.iter().any(
+        |e| matches!(e, TransferEvent::Done { path, same: true, .. } if path.ends_with("same"))
+    ));
     assert_eq!(std::fs::read(bench.root("d/differs")).unwrap(), b"old");
     assert_eq!(std::fs::read(bench.root("d/large")).unwrap(), other);
     let overwrite = WriteOptions {
@@ -262,7 +260,7 @@ async fn existing_files_stay_and_identical_ones_are_no_error() {
         .filter(|e| {
             matches!(
                 e,
-                Event::Done {
+                TransferEvent::Done {
                     bytes: Some(_),
                     same: true,
                     ..

@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_transfer::*;
 use tokio::time::Instant;
 
-use crate::harness::Way::{Pull, Push};
+use crate::harness::Direction::{Pull, Push};
 use crate::harness::*;
 
 const FILES: u64 = 600;
@@ -58,8 +58,8 @@ fn unchanged(run: &Run) -> (u64, u64) {
 
 /// Returns the names of the files that travelled.
 fn travelled(run: &Run) -> Vec<String> {
-    let name = |event: &Event| match event {
-        Event::Done {
+    let name = |event: &TransferEvent| match event {
+        TransferEvent::Done {
             path,
             bytes: Some(_),
             same: false,
@@ -73,7 +73,7 @@ fn travelled(run: &Run) -> Vec<String> {
 }
 
 /// Returns the maximum number of bytes that travel of an existing tree.
-fn bound(way: Way) -> u64 {
+fn bound(way: Direction) -> u64 {
     match way {
         Push => BEFORE_ANSWER,
         Pull => 0,
@@ -86,7 +86,7 @@ async fn existing_tree_costs_round_trips_and_no_data() {
     let one_way = Duration::from_millis(60);
     for way in [Push, Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         let pipes = || Pipes {
             one_way,
@@ -132,7 +132,7 @@ async fn existing_tree_costs_round_trips_and_no_data() {
 async fn existing_large_file_stops_at_the_first_answer() {
     for way in [Push, Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         std::fs::write(&from, noise(24 << 20, 1)).unwrap();
         std::fs::create_dir(to.parent().unwrap()).unwrap();
         way.copy(&bench, bench.pipes(), overwriting()).await.ok();
@@ -152,7 +152,7 @@ async fn existing_large_file_stops_at_the_first_answer() {
 async fn files_that_differ_in_size_or_time_travel() {
     for way in [Push, Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         way.copy(&bench, bench.pipes(), WriteOptions::default())
             .await
@@ -195,7 +195,7 @@ async fn files_that_differ_in_size_or_time_travel() {
 async fn content_is_compared_on_request() {
     for way in [Push, Pull] {
         let mut bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         let first = way
             .copy(&bench, bench.pipes(), WriteOptions::default())
@@ -236,7 +236,7 @@ async fn content_is_compared_on_request() {
 async fn irreplaceable_entries_are_reported_without_data() {
     for way in [Push, Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         std::fs::create_dir_all(&from).unwrap();
         std::fs::create_dir_all(to.join("dir")).unwrap();
         for name in ["dir", "large", "link"] {
@@ -287,7 +287,7 @@ async fn stream_lost_between_offer_and_answer_loses_nothing() {
     ] {
         let mut bench = Bench::new();
         bench.compare = compare;
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         std::fs::create_dir_all(from.join("sub")).unwrap();
         for n in 0..12 {
             std::fs::write(from.join(format!("f{n}")), noise(200, n)).unwrap();
@@ -317,14 +317,14 @@ async fn stream_lost_between_offer_and_answer_loses_nothing() {
 async fn interrupted_copy_skips_what_it_completed() {
     for way in [Push, Pull] {
         let bench = Bench::new();
-        let (from, to) = way.places(&bench);
+        let (from, to) = way.endpoints(&bench);
         tree(&from);
         for cut in [500_000, 2_000_000, 6_000_000] {
             let pipes = bench.pipes();
             *pipes.cuts.lock() = [vec![cut], vec![0; 100]].concat();
             let first = way.copy(&bench, pipes, overwriting()).await;
             assert!(first.result.is_err());
-            tokio::time::sleep(Limits::default().grace * 2).await;
+            tokio::time::sleep(ServerLimits::default().stream_grace * 2).await;
             // Entries that have their final names.
             let named = describe(&to).into_iter();
             let named =

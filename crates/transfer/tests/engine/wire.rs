@@ -2,8 +2,8 @@
 
 use longhaul_hostile::frames::{self, PushFlags};
 pub use longhaul_hostile::frames::{
-    beneath_a_link, block, directory, end, file, file_end, file_in_blocks, frame, honest_small,
-    push_hello, result_of, small, symlink, token_hello,
+    block, directory, end, entries_beneath_link, file, file_end, file_in_blocks, frame,
+    honest_small, push_hello, result_of, small, symlink, token_hello,
 };
 
 /// Returns a pull of one tree.

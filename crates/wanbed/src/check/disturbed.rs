@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::judge::{self, Finding};
-use super::noise::{self, Fall};
+use super::noise::{self, DelayFall};
 use super::train::MIN_PROBE_BYTES;
-use super::{Asked, Bench, in_force};
+use super::{DirectionBench, TargetValues, in_force};
 use crate::error::Result;
 use crate::link::{jitter_amplitude, jitter_correlation_time, least_delay};
 use crate::spec::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
@@ -42,9 +42,9 @@ const MIN_FALL: Duration = Duration::from_millis(5);
 const FALL_RATE_SHARE: f64 = 0.9;
 const FALL_PROBES_PER_SECOND: f64 = 10_000.0;
 
-impl Bench<'_> {
+impl DirectionBench<'_> {
     /// Measures delay and jitter with one train of probes.
-    pub(super) fn jittered(&self, jitter: JitterSpec) -> Result<Vec<Finding>> {
+    pub(super) fn check_jitter(&self, jitter: JitterSpec) -> Result<Vec<Finding>> {
         let correlation = Duration::from_nanos(jitter_correlation_time(&jitter));
         let time = if jitter.reorder {
             *JITTER_TIME.start()
@@ -65,7 +65,7 @@ impl Bench<'_> {
             } else {
                 time.as_secs_f64() / correlation.as_secs_f64()
             };
-            let wanted = noise::Jittered {
+            let wanted = noise::JitterTarget {
                 mean: asked.delay.as_secs_f64() + line_time + shift as f64 / 1e9,
                 deviation: jitter.deviation.as_secs_f64(),
                 amplitude: jitter_amplitude(&jitter) as f64 / 1e9,
@@ -74,13 +74,13 @@ impl Bench<'_> {
                 draws,
             };
             let [of_delay, of_jitter] = noise::jitter(&wanted, &received);
-            let off = of_delay.verdict == judge::Verdict::Off;
+            let off = of_delay.verdict == judge::LinkVerdict::Off;
             delay = Some(of_delay.clone());
             Ok(if off { of_delay } else { of_jitter })
         })?;
         // The last attempt gave both; a wrong mean represents them.
         Ok(match delay {
-            Some(delay) if delay.verdict == judge::Verdict::Off => vec![delay],
+            Some(delay) if delay.verdict == judge::LinkVerdict::Off => vec![delay],
             Some(delay) => vec![delay, found],
             None => vec![Finding::unmeasured("delay", found.text.clone()), found],
         })
@@ -147,7 +147,7 @@ impl Bench<'_> {
         })
     }
 
-    pub(super) fn reordered(&self, reorder: ReorderSpec) -> Result<Finding> {
+    pub(super) fn check_reorder(&self, reorder: ReorderSpec) -> Result<Finding> {
         if self.way.jitter.is_some_and(|jitter| jitter.reorder) {
             let why = "jitter makes packets overtake too".to_owned();
             return Ok(Finding::unmeasured("reorder", why));
@@ -174,7 +174,7 @@ impl Bench<'_> {
     }
 
     /// Measures the queue under load, and with ECN the marks that arrive.
-    pub(super) fn managed(&self, aqm: CodelSpec) -> Result<Vec<Finding>> {
+    pub(super) fn check_queue(&self, aqm: CodelSpec) -> Result<Vec<Finding>> {
         if self.way.cross.is_some() {
             let why = "cross traffic does not answer to drops and marks".to_owned();
             return Ok(vec![Finding::unmeasured("codel", why)]);
@@ -211,7 +211,7 @@ impl Bench<'_> {
         Ok(std::iter::once(found).chain(marks).collect())
     }
 
-    pub(super) fn crossed(&self, cross: CrossSpec) -> Result<Finding> {
+    pub(super) fn check_cross(&self, cross: CrossSpec) -> Result<Finding> {
         // The long-run rate needs many bursts to show.
         let enough = ((cross.on + cross.off) * SUFFICIENT_BURSTS).min(MAX_CROSS_TIME);
         thread::sleep(enough.saturating_sub(self.lab.age()));
@@ -224,7 +224,7 @@ impl Bench<'_> {
     }
 
     /// Measures how packets arrive when the trace makes the delay fall, if it does so soon.
-    pub(super) fn fall(&self) -> Result<Option<Finding>> {
+    pub(super) fn check_fall(&self) -> Result<Option<Finding>> {
         let age = self.lab.age();
         let Some((at, before, after)) = next_fall(|at| in_force(self.way, at), age + FALL_LEAD)
         else {
@@ -247,7 +247,7 @@ impl Bench<'_> {
         let received = self
             .probe
             .train(bytes, spacing, count, self.slack(before))?;
-        let fall = Fall {
+        let fall = DelayFall {
             from: before.delay,
             to: after.delay,
             rate: before.rate.max(after.rate).unwrap_or(rate),
@@ -260,9 +260,9 @@ impl Bench<'_> {
 
 /// Returns the time of the next fall of the delay after `from`, and the values before and after it.
 fn next_fall(
-    in_force: impl Fn(Duration) -> (Asked, Option<Duration>),
+    in_force: impl Fn(Duration) -> (TargetValues, Option<Duration>),
     from: Duration,
-) -> Option<(Duration, Asked, Asked)> {
+) -> Option<(Duration, TargetValues, TargetValues)> {
     let mut at = from;
     while at < from + 2 * MAX_WAIT_FOR_FALL {
         let (before, next) = in_force(at);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
-use super::probe::{Losses, Overload};
+use super::TargetValues;
+use super::probe::{LossCount, OverloadResult};
 use crate::spec::{BitRate, LossModel};
 
 /// Measurements of one direction of a link.
@@ -27,7 +27,7 @@ impl LinkCheck {
     pub fn is_off(&self) -> bool {
         self.findings
             .iter()
-            .any(|finding| finding.verdict == Verdict::Off)
+            .any(|finding| finding.verdict == LinkVerdict::Off)
     }
 }
 
@@ -42,7 +42,7 @@ pub struct Finding {
     /// Measured value, in the same unit.
     pub measured: Option<f64>,
     /// Verdict: as asked, off, or not measured.
-    pub verdict: Verdict,
+    pub verdict: LinkVerdict,
     /// The figures as text.
     pub text: String,
 }
@@ -50,7 +50,7 @@ pub struct Finding {
 /// Verdict of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum LinkVerdict {
     /// The value is as asked.
     AsAsked,
     /// The value is not as asked.
@@ -65,13 +65,17 @@ impl Finding {
             what: what.to_owned(),
             asked: None,
             measured: None,
-            verdict: Verdict::NotMeasured,
+            verdict: LinkVerdict::NotMeasured,
             text: why,
         }
     }
 
     pub(super) fn new(what: &str, asked: f64, measured: f64, good: bool, text: String) -> Self {
-        let verdict = if good { Verdict::AsAsked } else { Verdict::Off };
+        let verdict = if good {
+            LinkVerdict::AsAsked
+        } else {
+            LinkVerdict::Off
+        };
         Finding {
             what: what.to_owned(),
             asked: Some(asked),
@@ -94,13 +98,13 @@ const RATE_TOLERANCE: f64 = 0.02;
 pub(super) const MAX_DEVIATIONS: f64 = 4.0;
 
 /// Judges the median delay, or with cross traffic, which makes most probes wait, the least.
-pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
+pub(super) fn delay(asked: TargetValues, delays: &[f64], crossed: bool) -> Finding {
     let mut sorted = delays.to_vec();
     sorted.sort_by(f64::total_cmp);
     if sorted.len() < MIN_DELAYS {
         let off = Finding::unmeasured("delay", format!("only {} probes arrived", sorted.len()));
         return Finding {
-            verdict: Verdict::Off,
+            verdict: LinkVerdict::Off,
             ..off
         };
     }
@@ -119,14 +123,19 @@ pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
 }
 
 /// Returns the time in seconds that a packet takes on the wire.
-pub(super) fn line_time(asked: Asked, bytes: usize) -> f64 {
+pub(super) fn line_time(asked: TargetValues, bytes: usize) -> f64 {
     asked.rate.map_or(0.0, |rate| {
         bytes as f64 * 8.0 / rate.bits_per_second().max(1) as f64
     })
 }
 
 /// Judges the rate. `crossed` is the rate of cross traffic at the same time.
-pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload, crossed: f64) -> Finding {
+pub(super) fn rate(
+    asked: TargetValues,
+    rate: BitRate,
+    overload: &OverloadResult,
+    crossed: f64,
+) -> Finding {
     let wanted = rate.bits_per_second() as f64;
     if overload.offered < 1.05 * wanted {
         let why = format!(
@@ -152,7 +161,7 @@ pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload, crossed: f6
     Finding::new("rate", wanted, measured, good, text)
 }
 
-pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
+pub(super) fn loss(asked: TargetValues, losses: LossCount) -> Finding {
     let probability = mean_loss(asked.loss);
     let sent = losses.sent as f64;
     let lost = losses.sent.saturating_sub(losses.received) as f64;
@@ -206,13 +215,13 @@ pub(super) fn mean_loss(model: LossModel) -> f64 {
 mod tests {
     use super::*;
 
-    fn asked(probability: f64) -> Asked {
+    fn asked(probability: f64) -> TargetValues {
         let loss = if probability > 0.0 {
             LossModel::Independent { probability }
         } else {
             LossModel::None
         };
-        Asked {
+        TargetValues {
             delay: Duration::from_millis(50),
             rate: Some(BitRate(100_000_000)),
             loss,
@@ -222,17 +231,20 @@ mod tests {
     #[test]
     fn delays_have_little_room() {
         let verdict = |ms: f64| delay(asked(0.0), &[ms / 1e3; 20], false).verdict;
-        assert_eq!(verdict(50.1), Verdict::AsAsked);
-        assert_eq!(verdict(49.9), Verdict::Off);
-        assert_eq!(verdict(51.2), Verdict::Off);
+        assert_eq!(verdict(50.1), LinkVerdict::AsAsked);
+        assert_eq!(verdict(49.9), LinkVerdict::Off);
+        assert_eq!(verdict(51.2), LinkVerdict::Off);
         assert_eq!(
             delay(asked(0.0), &[50e-3; 3], false).verdict,
-            Verdict::Off,
+            LinkVerdict::Off,
             "nearly all were lost"
         );
         let waited: Vec<f64> = (0..20).map(|n| 50.1e-3 + f64::from(n) * 1e-3).collect();
-        assert_eq!(delay(asked(0.0), &waited, false).verdict, Verdict::Off);
-        assert_eq!(delay(asked(0.0), &waited, true).verdict, Verdict::AsAsked);
+        assert_eq!(delay(asked(0.0), &waited, false).verdict, LinkVerdict::Off);
+        assert_eq!(
+            delay(asked(0.0), &waited, true).verdict,
+            LinkVerdict::AsAsked
+        );
     }
 
     #[test]
@@ -241,7 +253,7 @@ mod tests {
             rate(
                 asked(0.1),
                 BitRate(100_000_000),
-                &Overload {
+                &OverloadResult {
                     offered: offered * 1e6,
                     received: received * 1e6,
                     span: None,
@@ -252,26 +264,26 @@ mod tests {
         };
         assert_eq!(
             verdict(120.0, 90.0),
-            Verdict::AsAsked,
+            LinkVerdict::AsAsked,
             "a tenth is lost behind the bottleneck"
         );
-        assert_eq!(verdict(120.0, 100.0), Verdict::Off);
-        assert_eq!(verdict(100.0, 80.0), Verdict::NotMeasured);
+        assert_eq!(verdict(120.0, 100.0), LinkVerdict::Off);
+        assert_eq!(verdict(100.0, 80.0), LinkVerdict::NotMeasured);
     }
 
     #[test]
     fn losses_are_judged_by_what_luck_allows() {
         let verdict = |probability, sent, received| {
-            loss(asked(probability), Losses { sent, received }).verdict
+            loss(asked(probability), LossCount { sent, received }).verdict
         };
-        assert_eq!(verdict(0.0, 1000, 1000), Verdict::AsAsked);
-        assert_eq!(verdict(0.0, 1000, 999), Verdict::Off);
-        assert_eq!(verdict(0.01, 100_000, 99_100), Verdict::AsAsked);
-        assert_eq!(verdict(0.01, 100_000, 99_400), Verdict::Off);
-        assert_eq!(verdict(0.01, 100_000, 100_000), Verdict::Off);
+        assert_eq!(verdict(0.0, 1000, 1000), LinkVerdict::AsAsked);
+        assert_eq!(verdict(0.0, 1000, 999), LinkVerdict::Off);
+        assert_eq!(verdict(0.01, 100_000, 99_100), LinkVerdict::AsAsked);
+        assert_eq!(verdict(0.01, 100_000, 99_400), LinkVerdict::Off);
+        assert_eq!(verdict(0.01, 100_000, 100_000), LinkVerdict::Off);
         assert_eq!(
             verdict(1e-5, 100_000, 100_000),
-            Verdict::AsAsked,
+            LinkVerdict::AsAsked,
             "one expected, none seen"
         );
     }
@@ -286,15 +298,15 @@ mod tests {
         };
         assert!((mean_loss(model) - 0.01).abs() < 1e-12);
         let found = loss(
-            Asked {
+            TargetValues {
                 loss: model,
                 ..asked(0.0)
             },
-            Losses {
+            LossCount {
                 sent: 100_000,
                 received: 99_400,
             },
         );
-        assert_eq!(found.verdict, Verdict::AsAsked, "{}", found.text);
+        assert_eq!(found.verdict, LinkVerdict::AsAsked, "{}", found.text);
     }
 }

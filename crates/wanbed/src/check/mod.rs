@@ -19,7 +19,7 @@ use crate::daemon::Running;
 use crate::error::{Error, Result};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, DirectionSpec, LossModel};
-pub use judge::{Finding, LinkCheck, Verdict};
+pub use judge::{Finding, LinkCheck, LinkVerdict};
 use probe::Probe;
 
 /// Maximum duration of a measurement, for which a traced link has to stay unchanged.
@@ -32,14 +32,14 @@ const MAX_ATTEMPTS: u32 = 3;
 
 /// Values that a direction should have now.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Asked {
+struct TargetValues {
     delay: Duration,
     rate: Option<BitRate>,
     loss: LossModel,
 }
 
 /// One direction of a link of a running lab, with probes at its ends.
-struct Bench<'a> {
+struct DirectionBench<'a> {
     lab: &'a Running,
     link: usize,
     forward: bool,
@@ -62,7 +62,7 @@ pub(crate) fn measure(lab: &Running, link: usize, forward: bool) -> Result<LinkC
         (&spec.spec.backward, spec.b, spec.a)
     };
     let name = |node: usize| lab.network.nodes[node].name.clone();
-    let bench = Bench {
+    let bench = DirectionBench {
         lab,
         link,
         forward,
@@ -78,10 +78,10 @@ pub(crate) fn measure(lab: &Running, link: usize, forward: bool) -> Result<LinkC
     })
 }
 
-impl Bench<'_> {
+impl DirectionBench<'_> {
     fn findings(&self) -> Result<Vec<Finding>> {
         let mut all = match (self.way.jitter, self.way.cross) {
-            (Some(jitter), None) => self.jittered(jitter)?,
+            (Some(jitter), None) => self.check_jitter(jitter)?,
             (Some(_), Some(_)) => {
                 let why = || "jitter and cross traffic both move the delay".to_owned();
                 vec![
@@ -94,15 +94,15 @@ impl Bench<'_> {
         all.push(self.rate()?);
         all.push(self.loss()?);
         if let Some(reorder) = self.way.reorder {
-            all.push(self.reordered(reorder)?);
+            all.push(self.check_reorder(reorder)?);
         }
         if let Some(aqm) = self.way.aqm {
-            all.extend(self.managed(aqm)?);
+            all.extend(self.check_queue(aqm)?);
         }
         if let Some(cross) = self.way.cross {
-            all.push(self.crossed(cross)?);
+            all.push(self.check_cross(cross)?);
         }
-        all.extend(self.fall()?);
+        all.extend(self.check_fall()?);
         Ok(all)
     }
 
@@ -133,7 +133,7 @@ impl Bench<'_> {
     fn while_still(
         &self,
         what: &str,
-        mut measure: impl FnMut(Asked) -> Result<Finding>,
+        mut measure: impl FnMut(TargetValues) -> Result<Finding>,
     ) -> Result<Finding> {
         until_as_asked(|| match hold_still(self.way, || self.lab.age()) {
             Ok(asked) => measure(asked),
@@ -146,7 +146,7 @@ impl Bench<'_> {
     }
 
     /// Returns the maximum time from sending the last probe to its arrival.
-    fn slack(&self, asked: Asked) -> Duration {
+    fn slack(&self, asked: TargetValues) -> Duration {
         let queue = asked
             .rate
             .map_or(Duration::ZERO, |rate| drain_time(self.way.queue, rate));
@@ -167,7 +167,7 @@ impl Bench<'_> {
 fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
     let mut found = measure()?;
     for _ in 1..MAX_ATTEMPTS {
-        if found.verdict != Verdict::Off {
+        if found.verdict != LinkVerdict::Off {
             break;
         }
         found = measure()?;
@@ -180,7 +180,7 @@ fn drain_time(queue: u64, rate: BitRate) -> Duration {
 }
 
 /// Returns the values in force, after waiting for the next step of a trace if it is near.
-fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, String> {
+fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<TargetValues, String> {
     let (asked, next) = in_force(way, age());
     match next {
         Some(wait) if wait < MAX_MEASUREMENT_TIME => {
@@ -198,8 +198,8 @@ fn hold_still(way: &DirectionSpec, age: impl Fn() -> Duration) -> Result<Asked, 
 }
 
 /// Returns the values of a direction at an age of the link, and for how long they stay in force.
-fn in_force(way: &DirectionSpec, age: Duration) -> (Asked, Option<Duration>) {
-    let mut asked = Asked {
+fn in_force(way: &DirectionSpec, age: Duration) -> (TargetValues, Option<Duration>) {
+    let mut asked = TargetValues {
         delay: way.delay,
         rate: way.rate,
         loss: way.loss,

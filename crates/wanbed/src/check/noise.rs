@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, MAX_DEVIATIONS, Verdict};
-use super::train::{Load, Received};
+use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, LinkVerdict, MAX_DEVIATIONS};
+use super::train::{LoadResult, ReceivedProbe};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
 
@@ -26,7 +26,7 @@ const FALL_SLACK: f64 = 3e-3;
 
 /// Expected values of jitter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Jittered {
+pub(super) struct JitterTarget {
     /// Mean delay in seconds.
     pub(super) mean: f64,
     pub(super) deviation: f64,
@@ -41,8 +41,8 @@ pub(super) struct Jittered {
 }
 
 /// Judges the mean delay and its deviation.
-pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
-    let Jittered {
+pub(super) fn jitter(wanted: &JitterTarget, received: &[ReceivedProbe]) -> [Finding; 2] {
+    let JitterTarget {
         mean,
         deviation,
         amplitude,
@@ -69,7 +69,7 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
             1e3 * amplitude
         );
         return ["delay", "jitter"].map(|what| Finding {
-            verdict: Verdict::Off,
+            verdict: LinkVerdict::Off,
             ..Finding::unmeasured(what, why.clone())
         });
     }
@@ -116,7 +116,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
 }
 
 /// Returns for each probe, in order of arrival, whether a later one arrived before it.
-fn overtaken(received: &[Received]) -> Vec<bool> {
+fn overtaken(received: &[ReceivedProbe]) -> Vec<bool> {
     let mut latest = None;
     received
         .iter()
@@ -129,23 +129,23 @@ fn overtaken(received: &[Received]) -> Vec<bool> {
 }
 
 /// Judges the share and the delay of packets that were overtaken.
-pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
+pub(super) fn reorder(spec: &ReorderSpec, received: &[ReceivedProbe]) -> Finding {
     let overtaken = overtaken(received);
-    let (held, mut others): (Vec<(&Received, &bool)>, Vec<_>) = received
+    let (held, mut others): (Vec<(&ReceivedProbe, &bool)>, Vec<_>) = received
         .iter()
         .zip(&overtaken)
         .partition(|(_, overtaken)| **overtaken);
     if others.len() < MIN_PROBES {
         let off = Finding::unmeasured("reorder", format!("only {} probes arrived", received.len()));
         return Finding {
-            verdict: Verdict::Off,
+            verdict: LinkVerdict::Off,
             ..off
         };
     }
     others.sort_by_key(|(probe, _)| probe.number);
     // Compared with the delay of the neighbour that was not held, which jitter and the machine
     // moved by the same amount.
-    let late = |probe: &Received| {
+    let late = |probe: &ReceivedProbe| {
         let at = others.partition_point(|(other, _)| other.number < probe.number);
         let neighbour = others
             .get(at)
@@ -188,7 +188,7 @@ pub(super) fn codel(
     amplitude: Duration,
     before: &DirectionSnapshot,
     after: &DirectionSnapshot,
-    load: &Load,
+    load: &LoadResult,
 ) -> Finding {
     let mut delays = load.delays.clone();
     delays.sort_by(f64::total_cmp);
@@ -222,7 +222,11 @@ pub(super) fn codel(
 }
 
 /// Compares the marks that arrived with those that were made.
-pub(super) fn marks(before: &DirectionSnapshot, after: &DirectionSnapshot, load: &Load) -> Finding {
+pub(super) fn marks(
+    before: &DirectionSnapshot,
+    after: &DirectionSnapshot,
+    load: &LoadResult,
+) -> Finding {
     let (drops, marks) = (
         after.drops_aqm - before.drops_aqm,
         after.marks_ecn - before.marks_ecn,
@@ -273,7 +277,7 @@ pub(super) fn cross(
 
 /// A fall of the delay, and the stream during it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fall {
+pub(super) struct DelayFall {
     pub(super) from: Duration,
     pub(super) to: Duration,
     /// Rate of the bottleneck.
@@ -285,7 +289,7 @@ pub(super) struct Fall {
 }
 
 /// Judges if packets arrived no faster than the bottleneck sends.
-pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
+pub(super) fn fall(fall: &DelayFall, received: &[ReceivedProbe]) -> Finding {
     let rate = fall.rate.bits_per_second() as f64;
     let bits = (fall.bytes * 8) as f64;
     let piled_up = (fall.from - fall.to).as_secs_f64() * fall.offered / rate;
@@ -309,7 +313,7 @@ pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
     }
     let measured = (most as f64 * bits / FALL_WINDOW).max(0.0);
     let allowed = rate * (FALL_WINDOW + FALL_SLACK) / FALL_WINDOW + 2.0 * bits / FALL_WINDOW;
-    let delays = received.iter().map(Received::delay);
+    let delays = received.iter().map(ReceivedProbe::delay);
     let (least, greatest) = delays.fold((f64::INFINITY, 0.0_f64), |(least, greatest), delay| {
         (least.min(delay), greatest.max(delay))
     });

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Asked;
-use super::train::Received;
+use super::TargetValues;
+use super::train::ReceivedProbe;
 use crate::daemon::Running;
-use crate::error::{Doing, Result};
-use crate::scenario::Link;
+use crate::error::{Result, WhileDoing};
+use crate::scenario::ScenarioLink;
 use crate::spec::BitRate;
 
 /// Size of IPv4 and UDP headers, in bytes.
@@ -53,7 +53,7 @@ pub(super) struct Probe {
 
 /// Output of a link that was offered more than it carries, in bit/s of IP.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Overload {
+pub(super) struct OverloadResult {
     pub(super) offered: f64,
     pub(super) received: f64,
     /// Times of the first and the last counted arrival.
@@ -62,14 +62,14 @@ pub(super) struct Overload {
 
 /// Numbers of packets sent and received.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Losses {
+pub(super) struct LossCount {
     pub(super) sent: u64,
     pub(super) received: u64,
 }
 
 /// Counts of the receiving thread.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct ProbeTally {
     packets: u64,
     /// Packets that had arrived at the time `first`; their time on the wire precedes it.
     packets_at_first: u64,
@@ -78,7 +78,7 @@ struct Tally {
 }
 
 impl Probe {
-    pub(super) fn open(lab: &Running, link: &Link, from: usize, to: usize) -> Result<Self> {
+    pub(super) fn open(lab: &Running, link: &ScenarioLink, from: usize, to: usize) -> Result<Self> {
         let socket = |node: usize| -> Result<UdpSocket> {
             let (address, device) = (lab.network.nodes[node].address, link.spec.name.clone());
             let open = move || -> io::Result<UdpSocket> {
@@ -97,18 +97,18 @@ impl Probe {
             };
             lab.nodes[node]
                 .run(open)?
-                .doing(|| format!("opening a probe in node {}", lab.network.nodes[node].name))
+                .while_doing(|| format!("opening a probe in node {}", lab.network.nodes[node].name))
         };
         let (sender, receiver) = (socket(from)?, socket(to)?);
-        super::receive::prepare(&receiver).doing(|| "preparing a probe".to_owned())?;
+        super::receive::prepare(&receiver).while_doing(|| "preparing a probe".to_owned())?;
         let target = receiver
             .local_addr()
-            .doing(|| "reading a probe's address".to_owned())?;
+            .while_doing(|| "reading a probe's address".to_owned())?;
         // Connecting also fixes the route: through the link's device, whatever the node's tables
         // say.
         sender
             .connect(target)
-            .doing(|| format!("connecting a probe over link {}", link.spec.name))?;
+            .while_doing(|| format!("connecting a probe over link {}", link.spec.name))?;
         Ok(Probe {
             sender,
             receiver,
@@ -134,7 +134,7 @@ impl Probe {
                 {
                     thread::yield_now()
                 }
-                Err(error) => return Err(error).doing(|| "sending probes".to_owned()),
+                Err(error) => return Err(error).while_doing(|| "sending probes".to_owned()),
             }
         }
     }
@@ -158,20 +158,20 @@ impl Probe {
             libc::IP_TOS,
             &value.to_ne_bytes(),
         )
-        .doing(|| "setting a probe's type of service".to_owned())
+        .while_doing(|| "setting a probe's type of service".to_owned())
     }
 
     /// Sets the receiver's maximum wait for the next packet.
     pub(super) fn wait_at_most(&self, time: Duration) -> Result<()> {
         self.receiver
             .set_read_timeout(Some(time))
-            .doing(|| "setting a probe's timeout".to_owned())
+            .while_doing(|| "setting a probe's timeout".to_owned())
     }
 
     /// Measures one-way delays of single packets in seconds, each on an otherwise idle link.
     pub(super) fn delays(&self, slack: Duration) -> Result<Vec<f64>> {
         let received = self.train(DELAY_BYTES, DELAY_SPACING, DELAY_PROBES, slack)?;
-        Ok(received.iter().map(Received::delay).collect())
+        Ok(received.iter().map(ReceivedProbe::delay).collect())
     }
 
     /// Offers more than `rate`, and measures the arrivals from when the queue is partly filled to
@@ -182,7 +182,7 @@ impl Probe {
         rate: BitRate,
         least: Duration,
         slack: Duration,
-    ) -> Result<Overload> {
+    ) -> Result<OverloadResult> {
         let payload = (self.mtu - HEADERS).min(1472);
         let bits = ((payload + HEADERS) * 8) as f64;
         let per_second = OVERLOAD * rate.bits_per_second().max(1) as f64 / bits;
@@ -202,7 +202,7 @@ impl Probe {
         } else {
             0.0
         };
-        Ok(Overload {
+        Ok(OverloadResult {
             offered: count as f64 * bits / taken.as_secs_f64().max(1e-9),
             received,
             span: tally.first.zip(tally.last),
@@ -210,7 +210,7 @@ impl Probe {
     }
 
     /// Sends many small packets well below the rate, and counts those that arrive.
-    pub(super) fn losses(&self, asked: Asked, slack: Duration) -> Result<Losses> {
+    pub(super) fn losses(&self, asked: TargetValues, slack: Duration) -> Result<LossCount> {
         let bits = (LOSS_BYTES * 8) as f64;
         let rate = asked
             .rate
@@ -221,7 +221,7 @@ impl Probe {
             .min(enough.max(MIN_LOSS_PROBES))
             .ceil() as u64;
         let (tally, _) = self.stream(LOSS_BYTES - HEADERS, count, per_second, slack)?;
-        Ok(Losses {
+        Ok(LossCount {
             sent: count,
             received: tally.packets,
         })
@@ -234,7 +234,7 @@ impl Probe {
         count: u64,
         per_second: f64,
         slack: Duration,
-    ) -> Result<(Tally, Duration)> {
+    ) -> Result<(ProbeTally, Duration)> {
         // A batch takes at most a millisecond of line time, so that the queue stays short.
         let batch =
             ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
@@ -265,9 +265,9 @@ impl Probe {
 }
 
 /// Counts packets until all have arrived, or none arrives within the read timeout.
-fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
+fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> ProbeTally {
     let mut buffer = vec![0; 65_536];
-    let mut tally = Tally::default();
+    let mut tally = ProbeTally::default();
     while tally.packets < count {
         let Ok(length) = receiver.recv(&mut buffer) else {
             break;

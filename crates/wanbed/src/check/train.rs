@@ -36,7 +36,7 @@ const MAX_BATCH: usize = 40;
 
 /// A probe that arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received {
+pub(super) struct ReceivedProbe {
     /// Number in the order of sending, from 0.
     pub(super) number: u32,
     /// Sending time since the probe's sockets were opened.
@@ -44,7 +44,7 @@ pub(super) struct Received {
     pub(super) at: Duration,
 }
 
-impl Received {
+impl ReceivedProbe {
     /// Returns the one-way delay in seconds.
     pub(super) fn delay(&self) -> f64 {
         self.at.saturating_sub(self.sent).as_secs_f64()
@@ -53,7 +53,7 @@ impl Received {
 
 /// Behaviour of a queue under a load that responds to drops and marks.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Load {
+pub(super) struct LoadResult {
     /// Delays, in seconds, of the probes that arrived in the second half.
     pub(super) delays: Vec<f64>,
     pub(super) sent: u64,
@@ -63,7 +63,7 @@ pub(super) struct Load {
 }
 
 /// Parameters of a load.
-struct Flow {
+struct LoadParameters {
     rate: f64,
     /// Delay without a queue, in seconds.
     base: f64,
@@ -91,7 +91,7 @@ impl Probe {
         spacing: Duration,
         count: u32,
         slack: Duration,
-    ) -> Result<Vec<Received>> {
+    ) -> Result<Vec<ReceivedProbe>> {
         let payload = bytes - HEADERS;
         let train = self.next_train();
         self.wait_at_most(slack + ARRIVAL_TIMEOUT)?;
@@ -105,7 +105,7 @@ impl Probe {
                     };
                     let at = datagram.at.saturating_duration_since(self.opened);
                     let probes = probes(&buffer[..datagram.length], payload, train);
-                    all.extend(probes.map(|(number, sent)| Received { number, sent, at }));
+                    all.extend(probes.map(|(number, sent)| ReceivedProbe { number, sent, at }));
                 }
                 all
             });
@@ -133,12 +133,12 @@ impl Probe {
         aqm: CodelSpec,
         ecn: bool,
         counters: impl Fn() -> Result<DirectionSnapshot>,
-    ) -> Result<Load> {
+    ) -> Result<LoadResult> {
         let payload = self.mtu - HEADERS;
         let rate = rate.bits_per_second().max(1) as f64;
         let most = (MAX_BATCH_TIME * rate / ((payload + HEADERS) * 8) as f64) as usize;
         let most = most.clamp(1, MAX_BATCH.min((MAX_BATCH_BYTES / payload).max(1)));
-        let flow = Flow {
+        let flow = LoadParameters {
             rate,
             base: base.as_secs_f64(),
             target: aqm.target.as_secs_f64(),
@@ -161,7 +161,7 @@ impl Probe {
             let sent = self.offer_load(&flow, counters);
             flow.done.store(true, Ordering::Relaxed);
             let load = listener.join().unwrap_or_default();
-            sent.map(|sent| Load { sent, ..load })
+            sent.map(|sent| LoadResult { sent, ..load })
         });
         self.segment(0);
         self.type_of_service(0)?;
@@ -171,7 +171,7 @@ impl Probe {
     /// Sends the packets of a load. Returns their number.
     fn offer_load(
         &self,
-        flow: &Flow,
+        flow: &LoadParameters,
         counters: impl Fn() -> Result<DirectionSnapshot>,
     ) -> Result<u64> {
         let bits = ((flow.payload + HEADERS) * 8) as f64;
@@ -209,8 +209,8 @@ impl Probe {
         Ok(sent)
     }
 
-    fn receive_load(&self, flow: &Flow) -> Load {
-        let mut load = Load::default();
+    fn receive_load(&self, flow: &LoadParameters) -> LoadResult {
+        let mut load = LoadResult::default();
         let mut buffer = vec![0; 65_536];
         loop {
             let Ok(datagram) = receive(&self.receiver, &mut buffer) else {

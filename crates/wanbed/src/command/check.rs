@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use longhaul_output::{message, print_line};
-use wanbed::{Lab, LinkCheck, Scenario, Verdict};
+use wanbed::{Lab, LinkCheck, LinkVerdict, Scenario};
 
-use super::Asked;
+use super::ScenarioArguments;
 
 /// Exit code if a link was not as asked.
 const OFF: u8 = 3;
@@ -18,7 +18,7 @@ pub(super) struct Check {
     /// The scenario to bring up and measure; without one, the lab that is up is measured
     scenario: Option<PathBuf>,
     #[command(flatten)]
-    asked: Asked,
+    asked: ScenarioArguments,
     /// Measure only this link; may be repeated
     #[arg(long = "link", value_name = "LINK")]
     only: Vec<String>,
@@ -31,7 +31,7 @@ impl Check {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
         let lab = match &self.scenario {
             Some(file) => Lab::up(&Scenario::read(file)?, &self.asked.overrides())?,
-            None => super::Which {
+            None => super::LabSelection {
                 name: self.asked.name.clone(),
             }
             .attach()?,
@@ -94,9 +94,9 @@ fn print(check: &LinkCheck) {
     print_line!("{} {} -> {}", check.link, check.from, check.to);
     for finding in &check.findings {
         let verdict = match finding.verdict {
-            Verdict::AsAsked => "ok",
-            Verdict::Off => "OFF",
-            Verdict::NotMeasured => "not measured",
+            LinkVerdict::AsAsked => "ok",
+            LinkVerdict::Off => "OFF",
+            LinkVerdict::NotMeasured => "not measured",
         };
         print_line!("  {:<7} {verdict}: {}", finding.what, finding.text);
     }

@@ -9,14 +9,14 @@ use clap::Args;
 use longhaul_output::{message, print_line};
 use wanbed::{Lab, Scenario};
 
-use super::{Asked, DEFAULT_NAME, Which};
+use super::{DEFAULT_NAME, LabSelection, ScenarioArguments};
 
 #[derive(Debug, Args)]
 pub(super) struct Up {
     /// The scenario file
     scenario: PathBuf,
     #[command(flatten)]
-    asked: Asked,
+    asked: ScenarioArguments,
 }
 
 impl Up {
@@ -43,7 +43,7 @@ impl Up {
 #[derive(Debug, Args)]
 pub(super) struct Exec {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// The node to run it in
     node: String,
     /// The command and its arguments
@@ -62,7 +62,7 @@ impl Exec {
     }
 }
 
-pub(super) fn down(which: &Which) -> anyhow::Result<ExitCode> {
+pub(super) fn down(which: &LabSelection) -> anyhow::Result<ExitCode> {
     let report = which.attach()?.down()?;
     if let Some(warning) = report.warning() {
         message!("wanbed: {warning}");
@@ -73,7 +73,7 @@ pub(super) fn down(which: &Which) -> anyhow::Result<ExitCode> {
 #[derive(Debug, Args)]
 pub(super) struct Links {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// Write JSON, for programs
     #[arg(long)]
     json: bool,

@@ -13,24 +13,24 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wanbed::{Lab, Scenario, exit_code};
 
-use super::Asked;
+use super::ScenarioArguments;
 
 /// Time for the command to end after a signal was passed to it.
 const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
-pub(super) struct Run {
+pub(super) struct RunOptions {
     /// The scenario file
     scenario: PathBuf,
     #[command(flatten)]
-    asked: Asked,
+    asked: ScenarioArguments,
     /// The command and its arguments; it runs on this machine, not in a node, and reaches the nodes
     /// by `wanbed exec NODE`
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-impl Run {
+impl RunOptions {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
         // From here on a signal does not end this process before the lab is down.
         let signals = signals()?;

@@ -4,21 +4,21 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::reaper::Reaper;
-use crate::control::{Description, Launch, NodeDescription};
+use crate::control::{LabDescription, LaunchRequest, NodeDescription};
 use crate::error::{Error, Result};
 use crate::link::{self, DirectionSnapshot, LinkHandle, Port};
 use crate::machine::CpuTicks;
 use crate::namespace::{NodeThread, hosts_file};
 use crate::report::{LinkReport, Report, lag_limit_us, reasons};
-use crate::route::{self, Ways};
-use crate::scenario::{Backend, Network};
+use crate::route::{self, ShortestPaths};
+use crate::scenario::{Backend, ScenarioNetwork};
 use crate::setup::{self, DeviceKind, NODE_MAC};
 
 /// A lab that is up.
 pub(crate) struct Running {
     name: String,
     scenario: String,
-    pub(crate) network: Network,
+    pub(crate) network: ScenarioNetwork,
     pub(crate) nodes: Vec<NodeThread>,
     /// Namespace of the emulator's ends of veth pairs; without veth pairs it has only its loopback.
     _wire: NodeThread,
@@ -32,8 +32,8 @@ pub(crate) struct Running {
 
 impl Running {
     pub(super) fn build(
-        launch: &Launch,
-        network: Network,
+        launch: &LaunchRequest,
+        network: ScenarioNetwork,
         directory: &Path,
         mut reaper: Reaper,
     ) -> Result<Self> {
@@ -72,7 +72,7 @@ impl Running {
             }
         };
         let links = start_links(&network, ports)?;
-        let loop_rtt_ms = Ways::of(&network)
+        let loop_rtt_ms = ShortestPaths::compute(&network)
             .shortest_loops()
             .iter()
             .map(|rtt| rtt.as_secs_f64() * 1e3)
@@ -92,14 +92,14 @@ impl Running {
         })
     }
 
-    pub(crate) fn description(&self) -> Description {
+    pub(crate) fn description(&self) -> LabDescription {
         let node = |(node, thread): (&crate::scenario::Node, &NodeThread)| NodeDescription {
             name: node.name.clone(),
             address: node.address,
             thread: thread.thread_id(),
         };
         let name_of = |node: usize| self.network.nodes[node].name.clone();
-        Description {
+        LabDescription {
             lab: self.name.clone(),
             process: std::process::id(),
             scenario: self.scenario.clone(),
@@ -221,7 +221,7 @@ fn choose(asked: Backend) -> Result<PortKind> {
 
 /// Sets the sysctls of every node. Returns the congestion control that each node's routes have to
 /// name.
-fn prepare(network: &Network, nodes: &[NodeThread]) -> Result<Vec<Option<String>>> {
+fn prepare(network: &ScenarioNetwork, nodes: &[NodeThread]) -> Result<Vec<Option<String>>> {
     let prepare_one = |(node, thread): (&crate::scenario::Node, &NodeThread)| {
         let node = node.clone();
         thread.run(move || {
@@ -233,7 +233,7 @@ fn prepare(network: &Network, nodes: &[NodeThread]) -> Result<Vec<Option<String>
 }
 
 fn configure(
-    network: &Network,
+    network: &ScenarioNetwork,
     nodes: &[NodeThread],
     kind: DeviceKind,
     congestion: &[Option<String>],
@@ -253,7 +253,7 @@ fn configure(
     Ok(())
 }
 
-fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> {
+fn tun_ports(network: &ScenarioNetwork, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> {
     let port = |node: usize, name: &str| -> Result<Port> {
         let name = name.to_owned();
         let made = nodes[node].run(move || link::tun::create(&name))?;
@@ -279,7 +279,7 @@ fn wire_ends(link: usize) -> [String; 2] {
 
 /// Creates a pair for each end of each link: one half in the node, the other in the wire namespace,
 /// both up and of the same MTU.
-fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
+fn veth_pairs(network: &ScenarioNetwork, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
     let mut lines = Vec::new();
     for (index, link) in network.links.iter().enumerate() {
         let (name, mtu) = (&link.spec.name, link.spec.mtu);
@@ -300,7 +300,7 @@ fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Res
     })?
 }
 
-fn packet_ports(network: &Network, wire: &NodeThread) -> Result<Vec<[Port; 2]>> {
+fn packet_ports(network: &ScenarioNetwork, wire: &NodeThread) -> Result<Vec<[Port; 2]>> {
     let port = |end: String| -> Result<Port> {
         let made = wire.run(move || link::packet::open(&end, NODE_MAC))?;
         made.map(Port::Packet)
@@ -313,8 +313,8 @@ fn packet_ports(network: &Network, wire: &NodeThread) -> Result<Vec<[Port; 2]>> 
     (0..network.links.len()).map(ports).collect()
 }
 
-fn start_links(network: &Network, ports: Vec<[Port; 2]>) -> Result<Vec<LinkHandle>> {
-    let start = |(link, [a, b]): (&crate::scenario::Link, [Port; 2])| {
+fn start_links(network: &ScenarioNetwork, ports: Vec<[Port; 2]>) -> Result<Vec<LinkHandle>> {
+    let start = |(link, [a, b]): (&crate::scenario::ScenarioLink, [Port; 2])| {
         link::start(link.spec.clone(), a, b).map_err(|error| Error::Refused(error.to_string()))
     };
     network.links.iter().zip(ports).map(start).collect()

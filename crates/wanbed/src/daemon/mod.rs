@@ -19,17 +19,19 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::check;
-use crate::control::{Answer, Ask, Description, Launch, receive, say};
-use crate::error::{Doing, Error, Result};
+use crate::control::{
+    LabDescription, LabRequest, LabResponse, LaunchRequest, read_line, write_line,
+};
+use crate::error::{Error, Result, WhileDoing};
 use crate::namespace::become_root_of_own_namespace;
-use crate::place::{self, Claim};
+use crate::place::{self, LabClaim};
 pub(crate) use build::Running;
 
 /// Time after which a silent client is disconnected.
 const CLIENT_IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason why the lab ends.
-enum End {
+enum EndCause {
     /// No client waits for the last report.
     Quietly,
     /// This client waits for the last report.
@@ -45,43 +47,43 @@ pub fn run() -> Result<()> {
     // started by way of /proc/self/exe, it would be called "exe"
     let _ = rustix::thread::set_name(c"wanbed");
     let mut input = BufReader::new(io::stdin());
-    let launch: Launch = receive(&mut input).map_err(|problem| Error::Daemon {
+    let launch: LaunchRequest = read_line(&mut input).map_err(|problem| Error::Daemon {
         lab: "(new)".to_owned(),
         problem,
     })?;
     let (events, inbox) = channel();
     let started = start(&launch, &events);
     let answer = match &started {
-        Ok((lab, _)) => Answer::Ok(lab.description()),
-        Err(error) => Answer::Error::<Description>(error.into()),
+        Ok((lab, _)) => LabResponse::Ok(lab.description()),
+        Err(error) => LabResponse::Error::<LabDescription>(error.into()),
     };
     // If the program that started the lab is gone already, the lab would run on unseen.
-    let answered = say(&mut io::stdout(), &answer);
+    let answered = write_line(&mut io::stdout(), &answer);
     let (lab, _claim) = started?;
-    answered.doing(|| format!("telling that lab {} is up", launch.name))?;
+    answered.while_doing(|| format!("telling that lab {} is up", launch.name))?;
     if launch.attached {
         let events = events.clone();
         spawn("lifeline", move || {
             let _ = io::copy(&mut input.by_ref(), &mut io::sink());
-            let _ = events.send(End::Quietly);
+            let _ = events.send(EndCause::Quietly);
         })?;
     }
     wait_and_end(lab, &inbox);
     Ok(())
 }
 
-fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)> {
+fn start(launch: &LaunchRequest, events: &Sender<EndCause>) -> Result<(Arc<Running>, LabClaim)> {
     if !may_make_namespaces() {
         become_root_of_own_namespace()?;
     }
     let network = launch.scenario.resolve(&launch.overrides)?;
-    let claim = Claim::new(&launch.base, &launch.name)?;
+    let claim = LabClaim::new(&launch.base, &launch.name)?;
     let reaper = reaper::Reaper::start(&claim)?;
     let running = Running::build(launch, network, &claim.directory, reaper)?;
     let lab = Arc::new(running);
     let socket = place::socket(&claim.directory);
     let listener =
-        UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
+        UnixListener::bind(&socket).while_doing(|| format!("listening on {}", socket.display()))?;
     {
         let (lab, events) = (lab.clone(), events.clone());
         // One measurement at a time: two would measure each other.
@@ -94,11 +96,11 @@ fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)>
         })?;
     }
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .doing(|| "catching signals".to_owned())?;
+        .while_doing(|| "catching signals".to_owned())?;
     let events = events.clone();
     spawn("signals", move || {
         if signals.forever().next().is_some() {
-            let _ = events.send(End::Quietly);
+            let _ = events.send(EndCause::Quietly);
         }
     })?;
     Ok((lab, claim))
@@ -108,7 +110,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
-        .doing(|| format!("starting the thread `{name}`"))?;
+        .while_doing(|| format!("starting the thread `{name}`"))?;
     Ok(())
 }
 
@@ -123,38 +125,38 @@ fn may_make_namespaces() -> bool {
 }
 
 /// Answers one client. A client that goes away meanwhile is ignored.
-fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &Mutex<()>) {
+fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<EndCause>, probing: &Mutex<()>) {
     let _ = stream.set_read_timeout(Some(CLIENT_IO_TIMEOUT));
     let _ = stream.set_write_timeout(Some(CLIENT_IO_TIMEOUT));
-    let question = receive::<Ask>(&mut BufReader::new(&stream));
+    let question = read_line::<LabRequest>(&mut BufReader::new(&stream));
     let _ = match question {
-        Err(problem) => say(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),
-        Ok(Ask::Describe) => say(&mut stream, &Answer::Ok(lab.description())),
-        Ok(Ask::Links) => say(&mut stream, &answer(lab.report())),
-        Ok(Ask::Check { link, forward }) => {
+        Err(problem) => write_line(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),
+        Ok(LabRequest::Describe) => write_line(&mut stream, &LabResponse::Ok(lab.description())),
+        Ok(LabRequest::Links) => write_line(&mut stream, &answer(lab.report())),
+        Ok(LabRequest::Check { link, forward }) => {
             let one_at_a_time = probing.lock();
             let found = check::measure(lab, link, forward);
             drop(one_at_a_time);
-            say(&mut stream, &answer(found))
+            write_line(&mut stream, &answer(found))
         }
-        Ok(Ask::Down) => {
-            let _ = events.send(End::Asked(stream));
+        Ok(LabRequest::Down) => {
+            let _ = events.send(EndCause::Asked(stream));
             Ok(())
         }
     };
 }
 
-fn answer<T>(result: Result<T>) -> Answer<T> {
+fn answer<T>(result: Result<T>) -> LabResponse<T> {
     match result {
-        Ok(value) => Answer::Ok(value),
-        Err(error) => Answer::Error((&error).into()),
+        Ok(value) => LabResponse::Ok(value),
+        Err(error) => LabResponse::Error((&error).into()),
     }
 }
 
-fn wait_and_end(lab: Arc<Running>, inbox: &Receiver<End>) {
-    let end = inbox.recv().unwrap_or(End::Quietly);
-    if let End::Asked(mut stream) = end {
-        let _ = say(&mut stream, &answer(lab.report()));
+fn wait_and_end(lab: Arc<Running>, inbox: &Receiver<EndCause>) {
+    let end = inbox.recv().unwrap_or(EndCause::Quietly);
+    if let EndCause::Asked(mut stream) = end {
+        let _ = write_line(&mut stream, &answer(lab.report()));
     }
     // Returning ends the process with its links and namespaces; the reaper does the rest.
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::error::{Doing, Result};
-use crate::place::{self, Claim};
+use crate::error::{Result, WhileDoing};
+use crate::place::{self, LabClaim};
 
 /// Time between SIGTERM and SIGKILL.
 const SIGTERM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,8 +32,10 @@ pub(super) struct Reaper {
 
 impl Reaper {
     /// Starts the reaper. It holds the claim's lock (as its standard output) until it is done.
-    pub(super) fn start(claim: &Claim) -> Result<Self> {
-        let lock = claim.lock().doing(|| "keeping the lab's lock".to_owned())?;
+    pub(super) fn start(claim: &LabClaim) -> Result<Self> {
+        let lock = claim
+            .lock()
+            .while_doing(|| "keeping the lab's lock".to_owned())?;
         let mut process = Command::new("/proc/self/exe")
             .arg0("wanbed")
             .arg("reaper")
@@ -45,12 +47,12 @@ impl Reaper {
             // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
             .process_group(0)
             .spawn()
-            .doing(|| "starting the lab's reaper".to_owned())?;
+            .while_doing(|| "starting the lab's reaper".to_owned())?;
         let orders = process
             .stdin
             .take()
             .ok_or_else(|| io::Error::other("no pipe"))
-            .doing(|| "starting the lab's reaper".to_owned())?;
+            .while_doing(|| "starting the lab's reaper".to_owned())?;
         Ok(Reaper {
             orders,
             _process: process,
@@ -62,7 +64,7 @@ impl Reaper {
         let line = format!("/proc/{}/task/{thread}/ns/net\n", std::process::id());
         self.orders
             .write_all(line.as_bytes())
-            .doing(|| "telling the lab's reaper of a node".to_owned())
+            .while_doing(|| "telling the lab's reaper of a node".to_owned())
     }
 }
 
@@ -75,12 +77,13 @@ pub fn reap(directory: &Path) -> Result<()> {
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         // Signals are caught and ignored: only SIGKILL or the end of its work ends the reaper.
         let ignored = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        signal_hook::flag::register(signal, ignored).doing(|| "catching signals".to_owned())?;
+        signal_hook::flag::register(signal, ignored)
+            .while_doing(|| "catching signals".to_owned())?;
     }
     // Held open, so that no other namespace can get the same number during the search.
     let mut namespaces = Vec::new();
     for line in io::stdin().lock().lines() {
-        let line = line.doing(|| "reading what to watch over".to_owned())?;
+        let line = line.while_doing(|| "reading what to watch over".to_owned())?;
         namespaces.extend(File::open(&line).ok());
     }
     let inodes: HashSet<u64> = namespaces
@@ -89,7 +92,7 @@ pub fn reap(directory: &Path) -> Result<()> {
         .collect();
     // The lab's own process may take a moment to end; its main thread is not in these namespaces.
     end_all(&inodes);
-    place::sweep(directory);
+    place::remove_lab(directory);
     Ok(())
 }
 

@@ -6,13 +6,13 @@ use super::Nanos;
 use super::codel::Codel;
 use super::cross::Cross;
 use super::jitter::Jitter;
-use super::layout::Sizes;
-use super::loss::{Loss, Run};
+use super::layout::SegmentSizes;
+use super::loss::{FateRun, LossProcess};
 use super::propagation::{Departure, Propagation};
-use super::queue::{Managed, Owner, Queue, Span};
-use super::random::{Process, sequence};
-use super::reorder::Reorder;
-use super::schedule::Schedule;
+use super::queue::{ManagedQueue, SegmentOwner, SegmentQueue, Span};
+use super::random::{RandomProcess, sequence};
+use super::reorder::ReorderProcess;
+use super::schedule::DirectionSchedule;
 use crate::spec::DirectionSpec;
 
 /// Maximum line time of a piece of a super-packet, so that bursts are like those of a real link.
@@ -26,7 +26,7 @@ const MAX_CATCH_UP: Nanos = 50_000_000;
 
 /// Segments of one packet that left the bottleneck together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassedSegments {
     /// Number under which the packet was offered.
     pub packet: u64,
     /// First segment.
@@ -34,7 +34,7 @@ pub struct Passed {
     /// Number of segments.
     pub count: u32,
     /// Fate of the segments.
-    pub fate: Fate,
+    pub fate: SegmentFate,
     /// Time at which the last bit of the last one arrives at the far end, or at which it was
     /// dropped.
     pub due: Nanos,
@@ -42,7 +42,7 @@ pub struct Passed {
 
 /// Fate of segments that the queue accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum SegmentFate {
     /// They arrive.
     Arrives {
         /// If true, with the congestion mark (RFC 3168).
@@ -59,28 +59,28 @@ pub enum Fate {
 /// A queue and its transmitter.
 #[derive(Debug)]
 pub struct Bottleneck {
-    schedule: Schedule,
-    loss: Loss,
+    schedule: DirectionSchedule,
+    loss: LossProcess,
     codel: Option<Codel>,
     ecn: bool,
     cross: Option<Cross>,
     propagation: Propagation,
     /// Maximum bytes that may wait.
     limit: u64,
-    queue: Queue,
-    service: Option<Service>,
+    queue: SegmentQueue,
+    service: Option<Transmission>,
     /// Time up to which everything has been simulated.
     clock: Nanos,
     /// Excess work by the end of the last service, because ends are rounded up to whole
     /// nanoseconds.
     credit: u128,
     peak: u64,
-    crossed: Crossed,
+    crossed: CrossCounters,
 }
 
 /// Counters of cross traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Crossed {
+pub struct CrossCounters {
     /// Bytes that the transmitter sent.
     pub bytes: u64,
     /// Packets for which the queue had no space, or that active queue management dropped.
@@ -88,7 +88,7 @@ pub struct Crossed {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Service {
+struct Transmission {
     span: Span,
     lost: bool,
     begun: Nanos,
@@ -106,29 +106,29 @@ impl Bottleneck {
         let jitter = spec
             .jitter
             .as_ref()
-            .map(|jitter| Jitter::new(jitter, least, random(Process::Jitter)));
+            .map(|jitter| Jitter::new(jitter, least, random(RandomProcess::Jitter)));
         let reorder = spec
             .reorder
             .as_ref()
-            .map(|reorder| Reorder::new(reorder, random(Process::Reorder)));
+            .map(|reorder| ReorderProcess::new(reorder, random(RandomProcess::Reorder)));
         let cross = spec
             .cross
             .as_ref()
-            .map(|cross| Cross::new(cross, mtu, random(Process::Cross)));
+            .map(|cross| Cross::new(cross, mtu, random(RandomProcess::Cross)));
         Self {
-            schedule: Schedule::new(spec),
-            loss: Loss::new(spec.loss, random(Process::Loss)),
+            schedule: DirectionSchedule::new(spec),
+            loss: LossProcess::new(spec.loss, random(RandomProcess::Loss)),
             codel: spec.aqm.as_ref().map(|aqm| Codel::new(aqm, mtu)),
             ecn: spec.ecn,
             cross,
             propagation: Propagation::new(jitter, reorder),
             limit: spec.queue,
-            queue: Queue::default(),
+            queue: SegmentQueue::default(),
             service: None,
             clock: 0,
             credit: 0,
             peak: 0,
-            crossed: Crossed::default(),
+            crossed: CrossCounters::default(),
         }
     }
 
@@ -136,12 +136,12 @@ impl Bottleneck {
     /// segments that the queue accepted. Segments queue one by one: those that do not fit are
     /// dropped, but a short last one may still fit. `markable` says that the packet's ends support
     /// the congestion mark.
-    pub fn offer(&mut self, packet: u64, sizes: Sizes, markable: bool) -> u32 {
-        self.put(Owner::Packet(packet), sizes, markable)
+    pub fn offer(&mut self, packet: u64, sizes: SegmentSizes, markable: bool) -> u32 {
+        self.put(SegmentOwner::Packet(packet), sizes, markable)
     }
 
-    fn put(&mut self, of: Owner, sizes: Sizes, markable: bool) -> u32 {
-        let Sizes {
+    fn put(&mut self, of: SegmentOwner, sizes: SegmentSizes, markable: bool) -> u32 {
+        let SegmentSizes {
             segments,
             full,
             last,
@@ -187,7 +187,7 @@ impl Bottleneck {
     }
 
     /// Advances time to `now`, and passes on what left the bottleneck meanwhile.
-    pub fn advance(&mut self, now: Nanos, passed: &mut impl FnMut(Passed)) {
+    pub fn advance(&mut self, now: Nanos, passed: &mut impl FnMut(PassedSegments)) {
         loop {
             let change = self.schedule.next_change();
             let cross = self.cross.as_ref().map(|cross| cross.next_arrival());
@@ -209,17 +209,17 @@ impl Bottleneck {
         if let Some(cross) = &mut self.cross {
             cross.arrived();
             let bytes = cross.packet();
-            let sizes = Sizes {
+            let sizes = SegmentSizes {
                 segments: 1,
                 full: bytes,
                 last: bytes,
             };
-            let taken = self.put(Owner::Cross, sizes, false);
+            let taken = self.put(SegmentOwner::Cross, sizes, false);
             self.crossed.drops += u64::from(1 - taken);
         }
     }
 
-    fn serve(&mut self, until: Nanos, passed: &mut impl FnMut(Passed)) {
+    fn serve(&mut self, until: Nanos, passed: &mut impl FnMut(PassedSegments)) {
         while self.clock <= until {
             let Some(service) = self.service.as_mut() else {
                 self.clock = until;
@@ -238,17 +238,17 @@ impl Bottleneck {
                 self.clock += needed as Nanos;
             }
             let service = *service;
-            self.sent(&service, passed);
+            self.finish_service(&service, passed);
             self.service = self.start_next(passed);
         }
     }
 
     /// Completes a service whose last bit has left.
-    fn sent(&mut self, service: &Service, passed: &mut impl FnMut(Passed)) {
-        let Service {
+    fn finish_service(&mut self, service: &Transmission, passed: &mut impl FnMut(PassedSegments)) {
+        let Transmission {
             span, lost, begun, ..
         } = *service;
-        let Owner::Packet(packet) = span.of else {
+        let SegmentOwner::Packet(packet) = span.of else {
             self.crossed.bytes += span.bytes();
             return;
         };
@@ -260,14 +260,14 @@ impl Bottleneck {
         };
         self.propagation.depart(departure, &mut |arrival| {
             let fate = if lost {
-                Fate::Lost
+                SegmentFate::Lost
             } else {
-                Fate::Arrives {
+                SegmentFate::Arrives {
                     marked: span.marked,
                     held: arrival.held,
                 }
             };
-            passed(Passed {
+            passed(PassedSegments {
                 packet,
                 first: span.first + arrival.first,
                 count: arrival.count,
@@ -278,44 +278,44 @@ impl Bottleneck {
     }
 
     /// Takes the next segments that share a fate and fit one piece.
-    fn start_next(&mut self, passed: &mut impl FnMut(Passed)) -> Option<Service> {
+    fn start_next(&mut self, passed: &mut impl FnMut(PassedSegments)) -> Option<Transmission> {
         let (span, lost) = match &mut self.codel {
             Some(codel) => {
                 let now = self.clock;
                 let crossed = &mut self.crossed;
                 let dropped = |span: Span| match span.of {
-                    Owner::Cross => crossed.drops += u64::from(span.count),
-                    Owner::Packet(packet) => passed(Passed {
+                    SegmentOwner::Cross => crossed.drops += u64::from(span.count),
+                    SegmentOwner::Packet(packet) => passed(PassedSegments {
                         packet,
                         first: span.first,
                         count: span.count,
-                        fate: Fate::Dropped,
+                        fate: SegmentFate::Dropped,
                         due: now,
                     }),
                 };
-                let mut managed = Managed {
+                let mut managed = ManagedQueue {
                     queue: &mut self.queue,
                     ecn: self.ecn,
                     dropped,
                 };
                 let span = codel.dequeue(now, &mut managed)?;
-                let lost = span.of != Owner::Cross && self.loss.next_run(1) == Run::Lost;
+                let lost = span.of != SegmentOwner::Cross && self.loss.next_run(1) == FateRun::Lost;
                 (span, lost)
             }
             None => {
                 let head = self.queue.head()?;
                 let (count, lost) = match (head.of, most_at_once(head, self.schedule.rate)) {
-                    (Owner::Cross, most) => (most, false),
-                    (Owner::Packet(_), most) => match self.loss.next_run(most) {
-                        Run::Kept(count) => (count, false),
-                        Run::Lost => (1, true),
+                    (SegmentOwner::Cross, most) => (most, false),
+                    (SegmentOwner::Packet(_), most) => match self.loss.next_run(most) {
+                        FateRun::Kept(count) => (count, false),
+                        FateRun::Lost => (1, true),
                     },
                 };
                 (self.queue.take(count)?, lost)
             }
         };
         let work = u128::from(span.bytes()) * 8 * SECOND;
-        Some(Service {
+        Some(Transmission {
             span,
             lost,
             begun: self.clock,
@@ -337,7 +337,7 @@ impl Bottleneck {
 
     fn next_arrival(&self) -> Option<Nanos> {
         let service = self.service.as_ref()?;
-        if service.span.of == Owner::Cross && !self.queue.holds_packets() {
+        if service.span.of == SegmentOwner::Cross && !self.queue.holds_packets() {
             return None;
         }
         let end = match self.schedule.rate {
@@ -380,7 +380,7 @@ impl Bottleneck {
     /// Returns the bytes that wait now: all except the one segment on the wire.
     #[must_use]
     pub fn queue_bytes(&self) -> u64 {
-        self.queue.bytes() + self.service.as_ref().map_or(0, Service::waiting_bytes)
+        self.queue.bytes() + self.service.as_ref().map_or(0, Transmission::waiting_bytes)
     }
 
     /// Returns the most bytes that ever waited.
@@ -391,7 +391,7 @@ impl Bottleneck {
 
     /// Returns the counters of cross traffic.
     #[must_use]
-    pub fn crossed(&self) -> Crossed {
+    pub fn crossed(&self) -> CrossCounters {
         self.crossed
     }
 }
@@ -413,7 +413,7 @@ fn needed(work: u128, rate: u128) -> Option<u128> {
     (rate > 0).then(|| work.div_ceil(rate))
 }
 
-impl Service {
+impl Transmission {
     /// Returns the bytes of the segments that are in service, but not yet on the wire.
     fn waiting_bytes(&self) -> u64 {
         if self.span.count == 1 {

@@ -5,7 +5,7 @@ use super::Nanos;
 use crate::spec::CodelSpec;
 
 /// A queue as CoDel sees it.
-pub trait Queue {
+pub trait CodelQueue {
     /// Type of a queued segment.
     type Segment;
     /// Takes the segment at the head.
@@ -58,7 +58,7 @@ impl Codel {
 
     /// Takes the next segment to send. As in Linux, a marked segment is sent, and the next mark or
     /// drop is scheduled as after a drop.
-    pub fn dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> Option<Q::Segment> {
+    pub fn dequeue<Q: CodelQueue>(&mut self, now: Nanos, queue: &mut Q) -> Option<Q::Segment> {
         let (mut segment, mut ok_to_drop) = self.do_dequeue(now, queue);
         if self.dropping {
             if !ok_to_drop {
@@ -103,7 +103,11 @@ impl Codel {
 
     /// Takes a segment. Also returns true if the delay has been above the target for long enough to
     /// drop it.
-    fn do_dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> (Option<Q::Segment>, bool) {
+    fn do_dequeue<Q: CodelQueue>(
+        &mut self,
+        now: Nanos,
+        queue: &mut Q,
+    ) -> (Option<Q::Segment>, bool) {
         let segment = queue.take();
         let above = segment.as_ref().is_some_and(|segment| {
             let sojourn_time = now.saturating_sub(Q::since(segment));
@@ -121,7 +125,7 @@ impl Codel {
         (segment, ok_to_drop)
     }
 
-    fn marked<Q: Queue>(queue: &mut Q, segment: &mut Option<Q::Segment>) -> bool {
+    fn marked<Q: CodelQueue>(queue: &mut Q, segment: &mut Option<Q::Segment>) -> bool {
         segment.as_mut().is_some_and(|segment| queue.mark(segment))
     }
 

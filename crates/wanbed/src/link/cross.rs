@@ -79,7 +79,7 @@ impl Cross {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::{Process, sequence};
+    use super::super::random::{RandomProcess, sequence};
     use super::*;
     use crate::spec::BitRate;
 
@@ -89,7 +89,7 @@ mod tests {
             on: Duration::from_micros(on_us),
             off: Duration::from_micros(off_us),
         };
-        let mut cross = Cross::new(&spec, 1500, sequence(seed, Process::Cross, 0));
+        let mut cross = Cross::new(&spec, 1500, sequence(seed, RandomProcess::Cross, 0));
         let next = || {
             let at = cross.next_arrival();
             cross.arrived();

@@ -1,7 +1,7 @@
 //! Cutting a super-packet into pieces. Each piece gets its own headers, as if the sender's kernel
 //! had made it a packet (or a smaller super-packet) in the first place.
 
-use super::layout::{LONGEST_HEADERS, Layout, SuperPacket, Transport};
+use super::layout::{Layout, MAX_HEADER_BYTES, SuperPacket, Transport};
 use super::virtio::{GSO_ECN, GSO_NONE, VirtioHeader};
 
 const TCP_FLAGS: usize = 13;
@@ -13,7 +13,7 @@ const CE: u8 = 0b11;
 
 /// A piece of a packet, ready to be sent as `headers` followed by `body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct PacketPiece<'a> {
     /// Header for the receiving kernel.
     pub virtio: VirtioHeader,
     /// Headers of the piece, or the whole packet if it is not cut.
@@ -32,8 +32,8 @@ pub fn piece<'a>(
     first: u32,
     count: u32,
     marked: bool,
-    room: &'a mut [u8; LONGEST_HEADERS],
-) -> Piece<'a> {
+    room: &'a mut [u8; MAX_HEADER_BYTES],
+) -> PacketPiece<'a> {
     let segments = layout.sizes().segments;
     let whole = packet.get(..layout.len as usize).unwrap_or(packet);
     let Some(cut) = layout.super_packet.filter(|_| count < segments) else {
@@ -42,7 +42,7 @@ pub fn piece<'a>(
         } else {
             (whole, &[][..])
         };
-        return Piece {
+        return PacketPiece {
             virtio: layout.virtio,
             headers,
             body,
@@ -60,14 +60,14 @@ pub fn piece<'a>(
     if marked {
         set_ce(headers);
     }
-    let is = Place {
+    let is = PiecePosition {
         first,
         last: first + count >= segments,
         skipped,
         body: body.len(),
     };
-    mend_ip(headers, &cut, &is);
-    mend_transport(headers, &cut, &is);
+    fix_ip_header(headers, &cut, &is);
+    fix_transport_header(headers, &cut, &is);
 
     let mut virtio = layout.virtio;
     if count == 1 {
@@ -76,7 +76,7 @@ pub fn piece<'a>(
     } else if first > 0 {
         virtio.gso_type &= !GSO_ECN;
     }
-    Piece {
+    PacketPiece {
         virtio,
         headers,
         body,
@@ -84,7 +84,7 @@ pub fn piece<'a>(
 }
 
 /// Returns the marked IP header, copied to `room`, and the data after it.
-fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; LONGEST_HEADERS]) -> (&'a [u8], &'a [u8]) {
+fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; MAX_HEADER_BYTES]) -> (&'a [u8], &'a [u8]) {
     let len = match packet.first() {
         Some(first) if first >> 4 == 6 => 40,
         first => usize::from(first.copied().unwrap_or(0) & 0x0f) * 4,
@@ -112,7 +112,7 @@ fn put_ip_checksum(header: &mut [u8]) {
 }
 
 /// Position of a piece in its packet.
-struct Place {
+struct PiecePosition {
     /// Its first segment.
     first: u32,
     /// If true, it has the last segment.
@@ -125,7 +125,7 @@ struct Place {
 
 /// Sets the length, and for IPv4 the identification (incremented for each segment, as by the
 /// kernel's own segmentation) and the header checksum.
-fn mend_ip(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
+fn fix_ip_header(headers: &mut [u8], cut: &SuperPacket, is: &PiecePosition) {
     let total = headers.len() + is.body;
     if headers[0] >> 4 == 6 {
         put(headers, 4, (total - 40) as u16);
@@ -137,7 +137,7 @@ fn mend_ip(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
     put_ip_checksum(&mut headers[..usize::from(cut.transport_at)]);
 }
 
-fn mend_transport(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
+fn fix_transport_header(headers: &mut [u8], cut: &SuperPacket, is: &PiecePosition) {
     let (ip, transport) = headers.split_at_mut(usize::from(cut.transport_at));
     let len = transport.len() + is.body;
     match cut.transport {

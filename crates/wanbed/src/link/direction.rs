@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::bottleneck::{Bottleneck, Fate, MAX_PIECE_TIME, Passed};
-use super::cut::{Piece, piece};
+use super::bottleneck::{Bottleneck, MAX_PIECE_TIME, PassedSegments, SegmentFate};
+use super::cut::{PacketPiece, piece};
 use super::jitter;
-use super::layout::{LONGEST_HEADERS, Layout};
-use super::port::LONGEST_PACKET;
+use super::layout::{Layout, MAX_HEADER_BYTES};
+use super::port::MAX_PACKET_BYTES;
 use super::report::DirectionSnapshot;
 use super::ring::Ring;
 use super::virtio::VirtioHeader;
@@ -39,24 +39,24 @@ pub struct Direction {
     spill: Box<[u8]>,
     spilling: bool,
     bottleneck: Bottleneck,
-    transit: Transit,
-    headers: Box<[u8; LONGEST_HEADERS]>,
+    transit: PacketsInFlight,
+    headers: Box<[u8; MAX_HEADER_BYTES]>,
 }
 
 /// Data in flight: packets in the ring, and pieces of them with a due time.
 #[derive(Debug)]
-struct Transit {
-    packets: VecDeque<Held>,
+struct PacketsInFlight {
+    packets: VecDeque<HeldPacket>,
     /// Number of the first of `packets`.
     oldest: u64,
     /// Pieces on the line, in the order in which they are due.
-    line: VecDeque<Passed>,
+    line: VecDeque<PassedSegments>,
     most_pieces: usize,
     counters: DirectionSnapshot,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPacket {
     at: usize,
     layout: Layout,
     /// Number of segments whose fate is open.
@@ -67,7 +67,7 @@ struct Held {
 #[derive(Debug)]
 pub struct Delivery<'a> {
     /// Piece to send.
-    pub piece: Piece<'a>,
+    pub piece: PacketPiece<'a>,
     /// Time at which it should have been sent.
     pub due: Nanos,
 }
@@ -97,7 +97,7 @@ impl Direction {
         let ring = Ring::new(roomy as usize);
         Ok(Self {
             mtu: link.mtu,
-            transit: Transit {
+            transit: PacketsInFlight {
                 packets: VecDeque::new(),
                 oldest: 0,
                 line: VecDeque::new(),
@@ -105,10 +105,10 @@ impl Direction {
                 counters: DirectionSnapshot::default(),
             },
             ring,
-            spill: vec![0; LONGEST_PACKET].into_boxed_slice(),
+            spill: vec![0; MAX_PACKET_BYTES].into_boxed_slice(),
             spilling: false,
             bottleneck: Bottleneck::new(spec, link.mtu, link.seed, number),
-            headers: Box::new([0; LONGEST_HEADERS]),
+            headers: Box::new([0; MAX_HEADER_BYTES]),
         })
     }
 
@@ -137,7 +137,7 @@ impl Direction {
             self.ring.room().map(|room| &*room)
         };
         let bytes = buffer.and_then(|buffer| buffer.get(..len)).unwrap_or(&[]);
-        let Ok(layout) = Layout::of(virtio, bytes) else {
+        let Ok(layout) = Layout::parse(virtio, bytes) else {
             counters.malformed += 1;
             return;
         };
@@ -154,7 +154,7 @@ impl Direction {
             counters.drops_queue += u64::from(sizes.segments - taken);
             if taken > 0 {
                 let at = self.ring.keep(len);
-                self.transit.packets.push_back(Held {
+                self.transit.packets.push_back(HeldPacket {
                     at,
                     layout,
                     open: taken,
@@ -165,7 +165,7 @@ impl Direction {
     }
 
     /// Counts input that is not a packet.
-    pub fn take_noise(&mut self) {
+    pub fn count_noise(&mut self) {
         self.transit.counters.malformed += 1;
     }
 
@@ -188,8 +188,8 @@ impl Direction {
             let (at, layout) = (held.at, held.layout);
             let bytes = self.ring.get(at, layout.len as usize);
             let (marked, held) = match passed.fate {
-                Fate::Arrives { marked, held } => (marked, held),
-                Fate::Lost | Fate::Dropped => (false, false),
+                SegmentFate::Arrives { marked, held } => (marked, held),
+                SegmentFate::Lost | SegmentFate::Dropped => (false, false),
             };
             let piece = piece(
                 &layout,
@@ -273,24 +273,24 @@ impl Direction {
     }
 }
 
-impl Transit {
+impl PacketsInFlight {
     /// Handles segments that have left the transmitter.
-    fn on_wire(&mut self, passed: Passed, ring: &mut Ring) {
+    fn on_wire(&mut self, passed: PassedSegments, ring: &mut Ring) {
         let count = u64::from(passed.count);
         match passed.fate {
-            Fate::Lost => self.counters.drops_loss += count,
-            Fate::Dropped => self.counters.drops_aqm += count,
-            Fate::Arrives { .. } if self.line.len() < self.most_pieces => {
+            SegmentFate::Lost => self.counters.drops_loss += count,
+            SegmentFate::Dropped => self.counters.drops_aqm += count,
+            SegmentFate::Arrives { .. } if self.line.len() < self.most_pieces => {
                 return self.stand_in_line(passed);
             }
-            Fate::Arrives { .. } => self.counters.ring_overflow += count,
+            SegmentFate::Arrives { .. } => self.counters.ring_overflow += count,
         }
         self.settle(&passed, ring);
     }
 
     /// Inserts a piece by its due time: almost always at the end; an overtaking one goes before
     /// later ones.
-    fn stand_in_line(&mut self, passed: Passed) {
+    fn stand_in_line(&mut self, passed: PassedSegments) {
         if self.line.back().is_none_or(|last| last.due <= passed.due) {
             self.line.push_back(passed);
         } else {
@@ -299,7 +299,7 @@ impl Transit {
         }
     }
 
-    fn next_due(&mut self, now: Nanos) -> Option<Passed> {
+    fn next_due(&mut self, now: Nanos) -> Option<PassedSegments> {
         let mut first = self.line.pop_front_if(|passed| passed.due <= now)?;
         while let Some(next) = self.line.pop_front_if(|next| {
             next.due <= now
@@ -312,14 +312,14 @@ impl Transit {
         Some(first)
     }
 
-    fn held(&mut self, packet: u64) -> Option<&mut Held> {
+    fn held(&mut self, packet: u64) -> Option<&mut HeldPacket> {
         self.packets
             .get_mut(packet.checked_sub(self.oldest)? as usize)
     }
 
     /// Records that the fate of these segments is decided. Packets without open segments leave the
     /// ring, oldest first.
-    fn settle(&mut self, passed: &Passed, ring: &mut Ring) {
+    fn settle(&mut self, passed: &PassedSegments, ring: &mut Ring) {
         if let Some(held) = self.held(passed.packet) {
             held.open = held.open.saturating_sub(passed.count);
         }

@@ -13,9 +13,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::direction::Direction;
-use super::port::{Port, Received};
-use super::report::{DirectionSnapshot, Lag, Scheduling, Snapshot};
-use super::thread::hurry;
+use super::port::{Port, PortRead};
+use super::report::{DirectionSnapshot, LagPercentiles, LinkSnapshot, Scheduling};
+use super::thread::prioritize;
 use super::{LinkError, Nanos};
 use crate::spec::LinkSpec;
 
@@ -35,21 +35,21 @@ const MAX_RECORDED_LAG_US: u64 = 60_000_000;
 #[derive(Debug)]
 pub struct LinkHandle {
     name: String,
-    commands: Sender<Command>,
+    commands: Sender<EngineCommand>,
     wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<Report>>,
+    thread: Option<JoinHandle<RawCounters>>,
     /// Error that ended the link by itself.
     ended: Arc<OnceLock<Errno>>,
 }
 
-enum Command {
-    Report(SyncSender<Report>),
+enum EngineCommand {
+    Report(SyncSender<RawCounters>),
     Stop,
 }
 
 /// Raw counters of the thread; the caller computes the percentiles.
 #[derive(Debug)]
-struct Report {
+struct RawCounters {
     elapsed: Duration,
     scheduling: Scheduling,
     directions: [(DirectionSnapshot, Histogram<u64>); 2],
@@ -70,9 +70,9 @@ pub fn start(spec: LinkSpec, a: Port, b: Port) -> Result<LinkHandle, LinkError> 
         move |source| LinkError::Thread { link, what, source }
     };
     let forward =
-        Flow::new(Direction::new(&spec, &spec.forward, 0)?).map_err(failed("record lag"))?;
+        LinkFlow::new(Direction::new(&spec, &spec.forward, 0)?).map_err(failed("record lag"))?;
     let backward =
-        Flow::new(Direction::new(&spec, &spec.backward, 1)?).map_err(failed("record lag"))?;
+        LinkFlow::new(Direction::new(&spec, &spec.backward, 1)?).map_err(failed("record lag"))?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(io::Error::from)
         .map_err(failed("make an eventfd"))?;
@@ -108,9 +108,9 @@ impl LinkHandle {
     ///
     /// # Errors
     /// [`LinkError::Ended`] if the link has ended by itself.
-    pub fn counters(&self) -> Result<Snapshot, LinkError> {
+    pub fn counters(&self) -> Result<LinkSnapshot, LinkError> {
         let (reply, report) = sync_channel(1);
-        self.command(Command::Report(reply));
+        self.command(EngineCommand::Report(reply));
         let report = report.recv().map_err(|_| self.why_ended())?;
         Ok(report.snapshot(&self.name))
     }
@@ -119,7 +119,7 @@ impl LinkHandle {
     ///
     /// # Errors
     /// [`LinkError::Ended`] if the link had already ended by itself.
-    pub fn stop(mut self) -> Result<Snapshot, LinkError> {
+    pub fn stop(mut self) -> Result<LinkSnapshot, LinkError> {
         let report = self.join();
         match report {
             Some(report) if self.ended.get().is_none() => Ok(report.snapshot(&self.name)),
@@ -127,14 +127,14 @@ impl LinkHandle {
         }
     }
 
-    fn join(&mut self) -> Option<Report> {
+    fn join(&mut self) -> Option<RawCounters> {
         let thread = self.thread.take()?;
-        self.command(Command::Stop);
+        self.command(EngineCommand::Stop);
         thread.join().ok()
     }
 
     /// Sends a command. If the thread is gone, its missing answer shows it.
-    fn command(&self, command: Command) {
+    fn command(&self, command: EngineCommand) {
         let _ = self.commands.send(command);
         let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
     }
@@ -160,21 +160,21 @@ impl Drop for LinkHandle {
 struct Engine {
     /// Ports a and b; the flow of the same index starts there.
     ports: [Port; 2],
-    flows: [Flow; 2],
+    flows: [LinkFlow; 2],
     wake: Arc<OwnedFd>,
-    asked: Receiver<Command>,
+    asked: Receiver<EngineCommand>,
     start: Instant,
     scheduling: Scheduling,
 }
 
-struct Flow {
+struct LinkFlow {
     direction: Direction,
     lag: Histogram<u64>,
     /// If true, the port has nothing more to read, as far as is known.
     drained: bool,
 }
 
-impl Flow {
+impl LinkFlow {
     fn new(direction: Direction) -> io::Result<Self> {
         let lag =
             Histogram::new_with_bounds(1, MAX_RECORDED_LAG_US, 2).map_err(io::Error::other)?;
@@ -187,8 +187,8 @@ impl Flow {
 }
 
 impl Engine {
-    fn run(mut self, ended: &OnceLock<Errno>) -> Report {
-        self.scheduling = hurry();
+    fn run(mut self, ended: &OnceLock<Errno>) -> RawCounters {
+        self.scheduling = prioritize();
         if let Err(errno) = self.serve() {
             let _ = ended.set(errno);
         }
@@ -203,7 +203,7 @@ impl Engine {
                 more |= self.write_due(1 - from);
                 more |= self.read(from)?;
             }
-            if !more && self.sleep()? == Asked::ToStop {
+            if !more && self.sleep()? == WakeReason::ToStop {
                 return Ok(());
             }
         }
@@ -221,12 +221,12 @@ impl Engine {
                 return Ok(false);
             }
             match self.ports[from].receive(flow.direction.room())? {
-                Received::Packet { virtio, len } => {
+                PortRead::Packet { virtio, len } => {
                     let now = self.start.elapsed().as_nanos() as Nanos;
                     flow.direction.take(now, &virtio, len);
                 }
-                Received::Noise => flow.direction.take_noise(),
-                Received::Empty => flow.drained = true,
+                PortRead::Noise => flow.direction.count_noise(),
+                PortRead::Empty => flow.drained = true,
             }
         }
         Ok(true)
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     /// Sleeps until a port can be read, something is due, or a command comes.
-    fn sleep(&mut self) -> Result<Asked, Errno> {
+    fn sleep(&mut self) -> Result<WakeReason, Errno> {
         let Some(due) = self.next_wake() else {
             return self.wait(None);
         };
@@ -264,10 +264,10 @@ impl Engine {
             BUSY_WAIT_AFTER_LONG_SLEEP
         };
         let mut asked = self.wait(Some(rest.saturating_sub(watch)))?;
-        let idle = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.drained);
+        let idle = |flows: &[LinkFlow; 2]| flows.iter().all(|flow| flow.drained);
         // An interrupted sleep may end long before: then it starts again.
         let watch = due.saturating_sub(2 * watch.as_nanos() as Nanos)..due;
-        while asked == Asked::Nothing && idle(&self.flows) && watch.contains(&self.now()) {
+        while asked == WakeReason::Nothing && idle(&self.flows) && watch.contains(&self.now()) {
             asked = self.wait(Some(Duration::ZERO))?;
         }
         Ok(asked)
@@ -283,7 +283,7 @@ impl Engine {
             .max()
     }
 
-    fn wait(&mut self, rest: Option<Duration>) -> Result<Asked, Errno> {
+    fn wait(&mut self, rest: Option<Duration>) -> Result<WakeReason, Errno> {
         let timeout = rest.map(|rest| Timespec {
             tv_sec: rest.as_secs().cast_signed(),
             tv_nsec: rest.subsec_nanos().into(),
@@ -304,22 +304,24 @@ impl Engine {
         if ready[2] {
             self.obey()
         } else {
-            Ok(Asked::Nothing)
+            Ok(WakeReason::Nothing)
         }
     }
 
-    fn obey(&mut self) -> Result<Asked, Errno> {
+    fn obey(&mut self) -> Result<WakeReason, Errno> {
         rustix::io::read(&*self.wake, &mut [0; 8])?;
         loop {
             match self.asked.try_recv() {
-                Ok(Command::Report(reply)) => drop(reply.try_send(self.report())),
-                Err(TryRecvError::Empty) => return Ok(Asked::Nothing),
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(Asked::ToStop),
+                Ok(EngineCommand::Report(reply)) => drop(reply.try_send(self.report())),
+                Err(TryRecvError::Empty) => return Ok(WakeReason::Nothing),
+                Ok(EngineCommand::Stop) | Err(TryRecvError::Disconnected) => {
+                    return Ok(WakeReason::ToStop);
+                }
             }
         }
     }
 
-    fn report(&mut self) -> Report {
+    fn report(&mut self) -> RawCounters {
         let drops = [0, 1].map(|at| self.ports[at].device_drops());
         let [forward, backward] = [0, 1].map(|at| {
             let flow = &self.flows[at];
@@ -330,7 +332,7 @@ impl Engine {
             (counters, flow.lag.clone())
         });
         let elapsed = self.start.elapsed();
-        Report {
+        RawCounters {
             elapsed,
             scheduling: self.scheduling,
             directions: [forward, backward],
@@ -339,16 +341,16 @@ impl Engine {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum WakeReason {
     Nothing,
     ToStop,
 }
 
-impl Report {
-    fn snapshot(self, link: &str) -> Snapshot {
+impl RawCounters {
+    fn snapshot(self, link: &str) -> LinkSnapshot {
         let [forward, backward] = self.directions.map(|(counters, lag)| {
             let at = |quantile| lag.value_at_quantile(quantile);
-            let lag = Lag {
+            let lag = LagPercentiles {
                 p50: at(0.5),
                 p90: at(0.9),
                 p99: at(0.99),
@@ -357,7 +359,7 @@ impl Report {
             DirectionSnapshot { lag, ..counters }
         });
         let seconds = self.elapsed.as_secs_f64();
-        Snapshot {
+        LinkSnapshot {
             link: link.to_owned(),
             seconds,
             scheduling: self.scheduling,

@@ -26,7 +26,7 @@ const DEVIATIONS_PER_STEP: u64 = 12;
 /// Varying part of a direction's delay.
 #[derive(Debug, Clone)]
 pub struct Jitter {
-    kind: Kind,
+    kind: JitterKind,
     /// Standard deviation of the draws before truncation, in nanoseconds.
     scale: f64,
     /// Difference between the mean and the delay asked.
@@ -35,7 +35,7 @@ pub struct Jitter {
 }
 
 #[derive(Debug, Clone)]
-enum Kind {
+enum JitterKind {
     OverTime {
         /// Time between two points.
         step: Nanos,
@@ -76,9 +76,9 @@ impl Jitter {
     #[must_use]
     pub fn new(spec: &JitterSpec, least: Nanos, mut random: Xoshiro256PlusPlus) -> Self {
         let kind = if spec.reorder {
-            Kind::BySegment
+            JitterKind::BySegment
         } else {
-            Kind::OverTime {
+            JitterKind::OverTime {
                 step: correlation_time(spec).max(1),
                 seed: random.random(),
                 section: None,
@@ -95,15 +95,15 @@ impl Jitter {
     /// Returns true if packets may overtake each other.
     #[must_use]
     pub fn overtakes(&self) -> bool {
-        matches!(self.kind, Kind::BySegment)
+        matches!(self.kind, JitterKind::BySegment)
     }
 
     /// Returns the arrival time of the next segment, which would arrive at `mean` without jitter.
     /// If the order is kept, a later `mean` does not give an earlier result.
     pub fn arrival(&mut self, mean: Nanos) -> Nanos {
         let off = match &mut self.kind {
-            Kind::BySegment => self.scale * truncated_normal(&mut self.random),
-            Kind::OverTime {
+            JitterKind::BySegment => self.scale * truncated_normal(&mut self.random),
+            JitterKind::OverTime {
                 step,
                 seed,
                 section,
@@ -144,7 +144,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::random::{Process, sequence};
+    use super::super::random::{RandomProcess, sequence};
     use super::*;
 
     const MS: Nanos = 1_000_000;
@@ -154,7 +154,7 @@ mod tests {
             deviation: Duration::from_nanos(deviation),
             reorder,
         };
-        Jitter::new(&spec, least, sequence(seed, Process::Jitter, 0))
+        Jitter::new(&spec, least, sequence(seed, RandomProcess::Jitter, 0))
     }
 
     /// Returns mean and standard deviation, in milliseconds, of what is added to the mean arrival.

@@ -7,14 +7,14 @@ use super::virtio::{
 
 /// Maximum length of the IP and transport headers of a super-packet, in bytes: 60 + 60, plus space
 /// for IPv6 extensions.
-pub const LONGEST_HEADERS: usize = 256;
+pub const MAX_HEADER_BYTES: usize = 256;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// Sizes of a packet's segments on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SegmentSizes {
     /// Number of segments, at least 1.
     pub segments: u32,
     /// Size of every segment but the last, in bytes.
@@ -23,7 +23,7 @@ pub struct Sizes {
     pub last: u32,
 }
 
-impl Sizes {
+impl SegmentSizes {
     /// Returns the bytes of `count` segments, starting at `first` (0-based).
     #[must_use]
     pub fn bytes(&self, first: u32, count: u32) -> u64 {
@@ -77,8 +77,8 @@ pub struct Malformed;
 
 impl Layout {
     /// Examines a packet from a port. Its bytes may be anything.
-    pub fn of(virtio: &VirtioHeader, packet: &[u8]) -> Result<Self, Malformed> {
-        let ip = IpHeader::of(packet)?;
+    pub fn parse(virtio: &VirtioHeader, packet: &[u8]) -> Result<Self, Malformed> {
+        let ip = IpHeader::parse(packet)?;
         let packet = packet.get(..ip.total).ok_or(Malformed)?;
         let mut clean = VirtioHeader {
             flags: virtio.flags & FLAG_CHECKSUM_VALID,
@@ -128,7 +128,7 @@ impl Layout {
                     words * 4
                 }
             };
-        if headers > packet.len() || headers > LONGEST_HEADERS || virtio.gso_size == 0 {
+        if headers > packet.len() || headers > MAX_HEADER_BYTES || virtio.gso_size == 0 {
             return Err(Malformed);
         }
         let narrow = |n: usize| u16::try_from(n).map_err(|_| Malformed);
@@ -153,9 +153,9 @@ impl Layout {
 
     /// Returns the sizes of its segments on the wire.
     #[must_use]
-    pub fn sizes(&self) -> Sizes {
+    pub fn sizes(&self) -> SegmentSizes {
         match self.super_packet {
-            None => Sizes {
+            None => SegmentSizes {
                 segments: 1,
                 full: self.len,
                 last: self.len,
@@ -165,7 +165,7 @@ impl Layout {
                 let payload = self.len - headers;
                 let segments = payload.div_ceil(gso_size);
                 let last = payload - (segments - 1) * gso_size;
-                Sizes {
+                SegmentSizes {
                     segments,
                     full: headers + gso_size,
                     last: headers + last,
@@ -208,7 +208,7 @@ struct IpHeader {
 }
 
 impl IpHeader {
-    fn of(packet: &[u8]) -> Result<Self, Malformed> {
+    fn parse(packet: &[u8]) -> Result<Self, Malformed> {
         match packet.first().map(|first| first >> 4) {
             Some(4) => Self::v4(packet),
             Some(6) => Self::v6(packet),

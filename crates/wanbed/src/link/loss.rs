@@ -11,7 +11,7 @@ const MAX_SEGMENTS_PER_DRAW: u64 = 65_536;
 
 /// Fate of the next segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Run {
+pub enum FateRun {
     /// This many segments arrive.
     Kept(u32),
     /// The next segment is lost.
@@ -20,7 +20,7 @@ pub enum Run {
 
 /// The loss process of one direction.
 #[derive(Debug, Clone)]
-pub struct Loss {
+pub struct LossProcess {
     model: LossModel,
     random: Xoshiro256PlusPlus,
     /// State of the Gilbert-Elliott chain; `stay` is the number of segments for which it stays.
@@ -32,7 +32,7 @@ pub struct Loss {
     then_lost: bool,
 }
 
-impl Loss {
+impl LossProcess {
     /// Returns the process of `model`.
     #[must_use]
     pub fn new(model: LossModel, random: Xoshiro256PlusPlus) -> Self {
@@ -59,20 +59,20 @@ impl Loss {
     }
 
     /// Returns the fate of the next segments, at most `most` of them.
-    pub fn next_run(&mut self, most: u32) -> Run {
+    pub fn next_run(&mut self, most: u32) -> FateRun {
         if self.gap == 0 {
             if std::mem::take(&mut self.then_lost) {
-                return Run::Lost;
+                return FateRun::Lost;
             }
             self.draw();
             if self.gap == 0 {
                 self.then_lost = false;
-                return Run::Lost;
+                return FateRun::Lost;
             }
         }
         let kept = u32::try_from(self.gap).unwrap_or(u32::MAX).min(most);
         self.gap -= u64::from(kept);
-        Run::Kept(kept)
+        FateRun::Kept(kept)
     }
 
     fn begin(&mut self) {
@@ -143,20 +143,20 @@ impl Loss {
 
 #[cfg(test)]
 mod tests {
-    use super::super::random::{Process, sequence};
+    use super::super::random::{RandomProcess, sequence};
     use super::*;
 
-    fn process(model: LossModel, seed: u64, direction: u32) -> Loss {
-        Loss::new(model, sequence(seed, Process::Loss, direction))
+    fn process(model: LossModel, seed: u64, direction: u32) -> LossProcess {
+        LossProcess::new(model, sequence(seed, RandomProcess::Loss, direction))
     }
 
     /// Returns the fate of each of the first `count` segments: true means lost.
-    fn fates(mut loss: Loss, count: usize, mut chunk: impl FnMut() -> u32) -> Vec<bool> {
+    fn fates(mut loss: LossProcess, count: usize, mut chunk: impl FnMut() -> u32) -> Vec<bool> {
         let mut all = Vec::with_capacity(count + 64);
         while all.len() < count {
             match loss.next_run(chunk().max(1)) {
-                Run::Kept(n) => all.extend(std::iter::repeat_n(false, n as usize)),
-                Run::Lost => all.push(true),
+                FateRun::Kept(n) => all.extend(std::iter::repeat_n(false, n as usize)),
+                FateRun::Lost => all.push(true),
             }
         }
         all.truncate(count);
@@ -296,7 +296,7 @@ mod tests {
         let mut loss = process(model, 1, 0);
         assert_eq!(
             loss.next_run(u32::MAX),
-            Run::Kept(MAX_SEGMENTS_PER_DRAW as u32)
+            FateRun::Kept(MAX_SEGMENTS_PER_DRAW as u32)
         );
     }
 
@@ -308,10 +308,10 @@ mod tests {
         let mut again = Vec::new();
         while again.len() < 10_000 {
             loss.change(model);
-            again.push(loss.next_run(1) == Run::Lost);
+            again.push(loss.next_run(1) == FateRun::Lost);
         }
         assert_eq!(plain, again);
         loss.change(LossModel::None);
-        assert!(matches!(loss.next_run(1000), Run::Kept(_)));
+        assert!(matches!(loss.next_run(1000), FateRun::Kept(_)));
     }
 }

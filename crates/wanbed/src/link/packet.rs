@@ -11,7 +11,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 
 use super::LinkError;
-use super::port::Received;
+use super::port::PortRead;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
 const ETHERNET_HEADER: usize = 14;
@@ -116,7 +116,7 @@ fn bind(socket: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 impl PacketPort {
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Errno> {
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<PortRead, Errno> {
         const PREFIX: usize = VIRTIO_HEADER + ETHERNET_HEADER;
         let mut prefix = [0; PREFIX];
         let room = into.len();
@@ -126,22 +126,23 @@ impl PacketPort {
         );
         let all = match read {
             Ok(all) => all,
-            Err(Errno::AGAIN) => return Ok(Received::Empty),
+            Err(Errno::AGAIN) => return Ok(PortRead::Empty),
             // INVAL: one packet that a virtio header cannot describe. NETDOWN: reported once each
             // time the device goes down.
-            Err(Errno::INVAL | Errno::INTR | Errno::NETDOWN) => return Ok(Received::Noise),
+            Err(Errno::INVAL | Errno::INTR | Errno::NETDOWN) => return Ok(PortRead::Noise),
             Err(e) => return Err(e),
         };
         let (virtio, frame) = prefix.split_at(VIRTIO_HEADER);
         let is_ip = [ETHERTYPE_IPV4.as_slice(), &ETHERTYPE_IPV6].contains(&&frame[12..14]);
         let Ok(virtio) = virtio.try_into() else {
-            return Ok(Received::Noise);
+            return Ok(PortRead::Noise);
         };
         if !is_ip || all <= PREFIX || all - PREFIX > room {
-            return Ok(Received::Noise);
+            return Ok(PortRead::Noise);
         }
-        let virtio = VirtioHeader::from_bytes(virtio).without(ETHERNET_HEADER as u16);
-        Ok(Received::Packet {
+        let virtio =
+            VirtioHeader::from_bytes(virtio).shifted_without_header(ETHERNET_HEADER as u16);
+        Ok(PortRead::Packet {
             virtio,
             len: all - PREFIX,
         })
@@ -154,7 +155,11 @@ impl PacketPort {
         body: &[u8],
     ) -> Result<(), Errno> {
         let mut prefix = [0; VIRTIO_HEADER + ETHERNET_HEADER];
-        prefix[..VIRTIO_HEADER].copy_from_slice(&virtio.behind(ETHERNET_HEADER as u16).to_bytes());
+        prefix[..VIRTIO_HEADER].copy_from_slice(
+            &virtio
+                .shifted_after_header(ETHERNET_HEADER as u16)
+                .to_bytes(),
+        );
         let frame = &mut prefix[VIRTIO_HEADER..];
         frame[..6].copy_from_slice(&self.peer);
         // Source address: nobody answers to it, so any locally administered one will do.

@@ -11,7 +11,7 @@ use super::tun::TunPort;
 use super::virtio::VirtioHeader;
 
 /// Maximum length of a packet from a port, in bytes: an IP super-packet of segmentation offload.
-pub const LONGEST_PACKET: usize = 65_536;
+pub const MAX_PACKET_BYTES: usize = 65_536;
 
 /// An end of a link. The node's namespace matters only while it is created; afterwards any thread
 /// may use it.
@@ -25,7 +25,7 @@ pub enum Port {
 
 /// Result of reading a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
+pub enum PortRead {
     /// A packet of `len` bytes is at the start of the buffer.
     Packet {
         /// The kernel's header of the packet.
@@ -42,7 +42,7 @@ pub enum Received {
 impl Port {
     /// Takes the next packet from the node, without waiting. `into` should hold [`LONGEST_PACKET`]
     /// bytes.
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Errno> {
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<PortRead, Errno> {
         match self {
             Self::Tun(port) => port.receive(into),
             Self::Packet(port) => port.receive(into),

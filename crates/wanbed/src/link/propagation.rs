@@ -3,7 +3,7 @@
 
 use super::Nanos;
 use super::jitter::Jitter;
-use super::reorder::Reorder;
+use super::reorder::ReorderProcess;
 
 /// Arrival of segments that have left the transmitter.
 ///
@@ -15,7 +15,7 @@ use super::reorder::Reorder;
 #[derive(Debug)]
 pub struct Propagation {
     jitter: Option<Jitter>,
-    reorder: Option<Reorder>,
+    reorder: Option<ReorderProcess>,
     /// Arrival time of the last segment, without jitter and reordering.
     last: Nanos,
 }
@@ -49,7 +49,7 @@ pub struct Arrival {
 impl Propagation {
     /// Returns a propagation with these disturbances.
     #[must_use]
-    pub fn new(jitter: Option<Jitter>, reorder: Option<Reorder>) -> Self {
+    pub fn new(jitter: Option<Jitter>, reorder: Option<ReorderProcess>) -> Self {
         Self {
             jitter,
             reorder,

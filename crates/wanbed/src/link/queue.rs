@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use super::Nanos;
 use super::codel;
-use super::layout::Sizes;
+use super::layout::SegmentSizes;
 
 /// Consecutive segments that arrived together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     /// Owner of the segments.
-    pub of: Owner,
+    pub of: SegmentOwner,
     /// Sizes of all segments of the packet.
-    pub sizes: Sizes,
+    pub sizes: SegmentSizes,
     /// First segment.
     pub first: u32,
     /// Number of segments.
@@ -27,7 +27,7 @@ pub struct Span {
 
 /// Owner of segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum SegmentOwner {
     /// A packet of a node, by the number under which it was offered.
     Packet(u64),
     /// Cross traffic, which only takes space and time.
@@ -44,14 +44,14 @@ impl Span {
 
 /// The queue itself; its callers enforce the limit.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub struct SegmentQueue {
     spans: VecDeque<Span>,
     bytes: u64,
     /// Number of spans of nodes' packets.
     packets: usize,
 }
 
-impl Queue {
+impl SegmentQueue {
     /// Returns the bytes that wait.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -73,7 +73,7 @@ impl Queue {
     /// Appends a span.
     pub fn push(&mut self, span: Span) {
         self.bytes += span.bytes();
-        self.packets += usize::from(span.of != Owner::Cross);
+        self.packets += usize::from(span.of != SegmentOwner::Cross);
         self.spans.push_back(span);
     }
 
@@ -94,7 +94,7 @@ impl Queue {
         head.count -= span.count;
         if head.count == 0 {
             self.spans.pop_front();
-            self.packets -= usize::from(span.of != Owner::Cross);
+            self.packets -= usize::from(span.of != SegmentOwner::Cross);
         }
         self.bytes -= span.bytes();
         Some(span)
@@ -103,16 +103,16 @@ impl Queue {
 
 /// A queue from which CoDel takes one segment at a time.
 #[derive(Debug)]
-pub struct Managed<'a, F> {
+pub struct ManagedQueue<'a, F> {
     /// The managed queue.
-    pub queue: &'a mut Queue,
+    pub queue: &'a mut SegmentQueue,
     /// If true, segments that may be marked are marked.
     pub ecn: bool,
     /// Called with each segment that is dropped.
     pub dropped: F,
 }
 
-impl<F: FnMut(Span)> codel::Queue for Managed<'_, F> {
+impl<F: FnMut(Span)> codel::CodelQueue for ManagedQueue<'_, F> {
     type Segment = Span;
 
     fn take(&mut self) -> Option<Span> {

@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// Process that draws the numbers. New ones go to the end, because the position selects the
 /// sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Process {
+pub enum RandomProcess {
     /// Loss of segments.
     Loss,
     /// Variation of the delay.
@@ -21,7 +21,7 @@ pub enum Process {
 /// Returns the sequence of one process in the direction `direction` (0 or 1) of the link with this
 /// seed. Sequences of one seed do not overlap: processes are 2^192 numbers apart, directions 2^128.
 #[must_use]
-pub fn sequence(seed: u64, process: Process, direction: u32) -> Xoshiro256PlusPlus {
+pub fn sequence(seed: u64, process: RandomProcess, direction: u32) -> Xoshiro256PlusPlus {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for _ in 0..process as u32 {
         random.long_jump();
@@ -76,10 +76,10 @@ mod tests {
     #[test]
     fn sequences_differ_by_process_and_direction_and_repeat_by_seed() {
         let processes = [
-            Process::Loss,
-            Process::Jitter,
-            Process::Reorder,
-            Process::Cross,
+            RandomProcess::Loss,
+            RandomProcess::Jitter,
+            RandomProcess::Reorder,
+            RandomProcess::Cross,
         ];
         let first = |seed, process, direction| sequence(seed, process, direction).random::<u64>();
         let all = |seed| -> Vec<u64> {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn distributions_have_their_moments() {
-        let mut random = sequence(3, Process::Jitter, 0);
+        let mut random = sequence(3, RandomProcess::Jitter, 0);
         let count = 200_000;
         let moments = |values: &[f64]| {
             let mean = values.iter().sum::<f64>() / f64::from(count);

@@ -8,7 +8,7 @@ use crate::spec::ReorderSpec;
 
 /// Process that holds up segments. Only the order of segments counts, never time.
 #[derive(Debug, Clone)]
-pub struct Reorder {
+pub struct ReorderProcess {
     probability: f64,
     by: Nanos,
     random: Xoshiro256PlusPlus,
@@ -16,7 +16,7 @@ pub struct Reorder {
     gap: u64,
 }
 
-impl Reorder {
+impl ReorderProcess {
     /// Returns the process of `spec`.
     #[must_use]
     pub fn new(spec: &ReorderSpec, mut random: Xoshiro256PlusPlus) -> Self {
@@ -46,7 +46,7 @@ impl Reorder {
 mod tests {
     use std::time::Duration;
 
-    use super::super::random::{Process, sequence};
+    use super::super::random::{RandomProcess, sequence};
     use super::*;
 
     fn held(probability: f64, count: usize, mut chunk: impl FnMut() -> u32) -> Vec<bool> {
@@ -54,7 +54,7 @@ mod tests {
             probability,
             by: Duration::from_millis(3),
         };
-        let mut reorder = Reorder::new(&spec, sequence(4, Process::Reorder, 1));
+        let mut reorder = ReorderProcess::new(&spec, sequence(4, RandomProcess::Reorder, 1));
         let mut all = Vec::new();
         while all.len() < count {
             let (run, by) = reorder.next_run(chunk());

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A link's counters at one moment, all since it started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct LinkSnapshot {
     /// Name of the link.
     pub link: String,
     /// Seconds since the link started.
@@ -80,12 +80,12 @@ pub struct DirectionSnapshot {
     /// at once.
     pub batching_us: u64,
     /// Lag of deliveries.
-    pub lag: Lag,
+    pub lag: LagPercentiles,
 }
 
 /// Delay of deliveries after the time at which they were due, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Lag {
+pub struct LagPercentiles {
     /// Median.
     pub p50: u64,
     /// 90th percentile.

@@ -1,7 +1,7 @@
 //! Memory of packets in flight: one ring, so that nothing is allocated for a packet. Each packet is
 //! contiguous, and they leave in the order in which they came.
 
-use super::port::LONGEST_PACKET;
+use super::port::MAX_PACKET_BYTES;
 
 /// Alignment of packets to cache lines, which also limits their number.
 const ALIGNMENT: usize = 64;
@@ -21,7 +21,7 @@ impl Ring {
     /// provides the memory only when it is first used.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let bytes = bytes.max(4 * LONGEST_PACKET);
+        let bytes = bytes.max(4 * MAX_PACKET_BYTES);
         Self {
             bytes: vec![0; bytes].into_boxed_slice(),
             head: 0,
@@ -39,23 +39,23 @@ impl Ring {
     #[must_use]
     pub fn room(&mut self) -> Option<&mut [u8]> {
         if self.tail >= self.head {
-            if self.bytes.len() - self.tail < LONGEST_PACKET {
+            if self.bytes.len() - self.tail < MAX_PACKET_BYTES {
                 // The tail may approach the head but never reach it: that would look empty.
-                if self.head <= LONGEST_PACKET {
+                if self.head <= MAX_PACKET_BYTES {
                     return None;
                 }
                 self.tail = 0;
             }
-        } else if self.head - self.tail <= LONGEST_PACKET {
+        } else if self.head - self.tail <= MAX_PACKET_BYTES {
             return None;
         }
-        self.bytes.get_mut(self.tail..self.tail + LONGEST_PACKET)
+        self.bytes.get_mut(self.tail..self.tail + MAX_PACKET_BYTES)
     }
 
     /// Keeps the first `len` bytes of the last [`room`](Self::room). Returns their position.
     pub fn keep(&mut self, len: usize) -> usize {
         let at = self.tail;
-        self.tail += len.max(1).next_multiple_of(ALIGNMENT).min(LONGEST_PACKET);
+        self.tail += len.max(1).next_multiple_of(ALIGNMENT).min(MAX_PACKET_BYTES);
         at
     }
 
@@ -83,11 +83,11 @@ mod tests {
 
     #[test]
     fn packets_keep_their_bytes_round_and_round() {
-        let mut ring = Ring::new(10 * LONGEST_PACKET);
+        let mut ring = Ring::new(10 * MAX_PACKET_BYTES);
         let mut held: VecDeque<(usize, usize, u8)> = VecDeque::new();
         let (mut full, mut put) = (0, 0_u32);
         for step in 0..4_000_u32 {
-            let len = 1 + (step as usize * 7919) % LONGEST_PACKET;
+            let len = 1 + (step as usize * 7919) % MAX_PACKET_BYTES;
             let mark = step as u8;
             if let Some(room) = ring.room() {
                 room[..len].fill(mark);
@@ -115,7 +115,7 @@ mod tests {
         let mut ring = Ring::new(0);
         let mut kept = 0;
         while ring.room().is_some() {
-            ring.keep(LONGEST_PACKET);
+            ring.keep(MAX_PACKET_BYTES);
             kept += 1;
         }
         assert!((2..=4).contains(&kept), "{kept}");

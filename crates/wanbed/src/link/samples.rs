@@ -6,7 +6,7 @@ use super::virtio::{FLAG_NEEDS_CHECKSUM, GSO_ECN, GSO_TCPV4, GSO_TCPV6, GSO_UDP_
 
 /// Parameters of a sample.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct PacketSample {
     pub v6: bool,
     pub udp: bool,
     /// Number of 4-byte words of TCP options.
@@ -22,7 +22,7 @@ pub struct Sample {
     pub gso_size: u16,
 }
 
-pub const PLAIN: Sample = Sample {
+pub const PLAIN: PacketSample = PacketSample {
     v6: false,
     udp: false,
     options: 3,
@@ -36,7 +36,7 @@ pub const PLAIN: Sample = Sample {
     gso_size: 1448,
 };
 
-impl Sample {
+impl PacketSample {
     /// Returns a TCP super-packet of full segments of 1500 bytes each.
     pub fn segments(count: usize) -> Self {
         Self {

@@ -5,7 +5,7 @@ use crate::spec::{BitRate, DirectionSpec, LossModel, Trace, TraceStep};
 
 /// A direction's current rate, delay and loss model.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub struct DirectionSchedule {
     /// Rate in bit/s; `None` is unlimited, zero an outage.
     pub rate: Option<u64>,
     /// One-way propagation delay.
@@ -18,7 +18,7 @@ pub struct Schedule {
     cycle: Nanos,
 }
 
-impl Schedule {
+impl DirectionSchedule {
     /// Returns the values of `spec` at time 0.
     #[must_use]
     pub fn new(spec: &DirectionSpec) -> Self {
@@ -104,7 +104,7 @@ mod tests {
             }),
             ..DirectionSpec::default()
         };
-        let mut schedule = Schedule::new(&spec);
+        let mut schedule = DirectionSchedule::new(&spec);
         assert!(schedule.change_by(0));
         assert_eq!((schedule.rate, schedule.delay), (Some(200), 5_000_000));
         assert!(!schedule.change_by(9_999_999));
@@ -128,7 +128,7 @@ mod tests {
             }),
             ..DirectionSpec::default()
         };
-        let mut schedule = Schedule::new(&spec);
+        let mut schedule = DirectionSchedule::new(&spec);
         assert!(schedule.change_by(Nanos::MAX));
         assert_eq!((schedule.next_change(), schedule.rate), (None, Some(9)));
     }

@@ -6,14 +6,14 @@ use std::num::NonZeroU64;
 use super::report::Scheduling;
 
 /// Priority above every ordinary thread, and below the kernel's own real-time threads.
-const PRIORITY: libc::c_int = 10;
+const REAL_TIME_PRIORITY: libc::c_int = 10;
 /// Time slice in nanoseconds: the minimum of EEVDF, with which it serves the thread soon.
-const SLICE: u64 = 100_000;
+const SLICE_NANOSECONDS: u64 = 100_000;
 const NICE: libc::c_int = -10;
 
 /// Makes the calling thread's wake-ups as prompt as the user's privileges allow. Returns the method
 /// used.
-pub fn hurry() -> Scheduling {
+pub fn prioritize() -> Scheduling {
     // The default of 50 microseconds would be added to every wait.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if real_time() {
@@ -30,7 +30,7 @@ pub fn hurry() -> Scheduling {
 fn real_time() -> bool {
     // SAFETY: `sched_param` is plain data, for which all zeroes is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = PRIORITY;
+    parameters.sched_priority = REAL_TIME_PRIORITY;
     // A child process must not inherit it.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel reads one `sched_param`; 0 is the calling thread.
@@ -61,7 +61,7 @@ const ATTRIBUTES: u32 = size_of::<Attributes>() as u32;
 fn short_slice() -> bool {
     let asked = Attributes {
         size: ATTRIBUTES,
-        runtime: SLICE,
+        runtime: SLICE_NANOSECONDS,
         ..Attributes::default()
     };
     let mut got = Attributes::default();
@@ -70,5 +70,5 @@ fn short_slice() -> bool {
     // SAFETY: the kernel writes at most the given number of bytes to `got`.
     let read = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut got, ATTRIBUTES, 0) };
     // Kernels before 6.12 accept the slice silently, and ignore it.
-    set == 0 && read == 0 && got.runtime == SLICE
+    set == 0 && read == 0 && got.runtime == SLICE_NANOSECONDS
 }

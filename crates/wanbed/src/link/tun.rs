@@ -11,7 +11,7 @@ use rustix::io::{Errno, readv, writev};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::LinkError;
-use super::port::Received;
+use super::port::PortRead;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
 /// Packets (super-packets count as one) that the device holds until the engine reads them. The
@@ -134,7 +134,7 @@ impl TunPort {
         &self.name
     }
 
-    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Errno> {
+    pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<PortRead, Errno> {
         let mut prefix = [0; VIRTIO_HEADER];
         let room = into.len();
         let read = readv(
@@ -144,17 +144,17 @@ impl TunPort {
         match read {
             Ok(all) if all > VIRTIO_HEADER && all - VIRTIO_HEADER <= room => {
                 let virtio = VirtioHeader::from_bytes(&prefix);
-                Ok(Received::Packet {
+                Ok(PortRead::Packet {
                     virtio,
                     len: all - VIRTIO_HEADER,
                 })
             }
             // never of a device, but of what stands in for one and is closed
             Ok(0) => Err(Errno::BADFD),
-            Ok(_) => Ok(Received::Noise),
-            Err(Errno::AGAIN) => Ok(Received::Empty),
+            Ok(_) => Ok(PortRead::Noise),
+            Err(Errno::AGAIN) => Ok(PortRead::Empty),
             // The driver could not describe this one packet in a virtio header; it is lost.
-            Err(Errno::INVAL | Errno::INTR) => Ok(Received::Noise),
+            Err(Errno::INVAL | Errno::INTR) => Ok(PortRead::Noise),
             Err(e) => Err(e),
         }
     }

@@ -69,7 +69,7 @@ impl VirtioHeader {
     /// Returns the header with all offsets increased by the `by` bytes of a link-layer header that
     /// is prepended to the packet.
     #[must_use]
-    pub fn behind(mut self, by: u16) -> Self {
+    pub fn shifted_after_header(mut self, by: u16) -> Self {
         if self.flags & FLAG_NEEDS_CHECKSUM != 0 {
             self.checksum_start = self.checksum_start.saturating_add(by);
         }
@@ -82,7 +82,7 @@ impl VirtioHeader {
     /// Returns the header with all offsets decreased by the `by` bytes of a link-layer header that
     /// is removed from the packet.
     #[must_use]
-    pub fn without(mut self, by: u16) -> Self {
+    pub fn shifted_without_header(mut self, by: u16) -> Self {
         self.checksum_start = self.checksum_start.saturating_sub(by);
         self.header_len = self.header_len.saturating_sub(by);
         self

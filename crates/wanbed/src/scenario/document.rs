@@ -10,12 +10,12 @@ use crate::error::ScenarioError;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Located {
     pub(super) place: String,
-    pub(super) value: Value,
+    pub(super) value: DocumentValue,
 }
 
 /// The kinds of value a scenario uses.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum DocumentValue {
     Text(String),
     Integer(i64),
     Float(f64),
@@ -25,15 +25,15 @@ pub(super) enum Value {
     Table(Vec<(String, Located)>),
 }
 
-impl Value {
+impl DocumentValue {
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Value::Text(_) => "text",
-            Value::Integer(_) => "an integer",
-            Value::Float(_) => "a decimal number",
-            Value::Bool(_) => "true or false",
-            Value::List(_) => "a list",
-            Value::Table(_) => "a table",
+            DocumentValue::Text(_) => "text",
+            DocumentValue::Integer(_) => "an integer",
+            DocumentValue::Float(_) => "a decimal number",
+            DocumentValue::Bool(_) => "true or false",
+            DocumentValue::List(_) => "a list",
+            DocumentValue::Table(_) => "a table",
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn parse(
 fn table_value(
     table: &DeTable<'_>,
     place: &impl Fn(usize) -> String,
-) -> Result<Value, ScenarioError> {
+) -> Result<DocumentValue, ScenarioError> {
     let mut entries: Vec<(usize, String, Located)> = Vec::new();
     for (key, value) in table {
         let at = key.span().start;
@@ -80,7 +80,7 @@ fn table_value(
         entries.push((at, key.get_ref().to_string(), value));
     }
     entries.sort_by_key(|entry| entry.0);
-    Ok(Value::Table(
+    Ok(DocumentValue::Table(
         entries
             .into_iter()
             .map(|(_, key, value)| (key, value))
@@ -100,19 +100,19 @@ fn located(
         problem: problem.to_owned(),
     };
     let value = match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Integer(number) => Value::Integer(
+        DeValue::String(text) => DocumentValue::Text(text.to_string()),
+        DeValue::Integer(number) => DocumentValue::Integer(
             i64::from_str_radix(number.as_str(), number.radix())
                 .map_err(|_| wrong("the integer is too large"))?,
         ),
         DeValue::Float(number) => {
-            Value::Float(number.as_str().parse().map_err(|_| wrong("not a number"))?)
+            DocumentValue::Float(number.as_str().parse().map_err(|_| wrong("not a number"))?)
         }
-        DeValue::Boolean(value) => Value::Bool(*value),
+        DeValue::Boolean(value) => DocumentValue::Bool(*value),
         DeValue::Datetime(_) => {
             return Err(wrong("a scenario has no dates: put the value in quotes"));
         }
-        DeValue::Array(items) => Value::List(
+        DeValue::Array(items) => DocumentValue::List(
             items
                 .iter()
                 .map(|item| located(item.span().start, item.get_ref(), place, key))
@@ -146,7 +146,7 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
         },
         Err(_) => Located {
             place: place.clone(),
-            value: Value::Text(setting.value.clone()),
+            value: DocumentValue::Text(setting.value.clone()),
         },
     };
     let path: Vec<&str> = setting.path.split('.').collect();
@@ -155,7 +155,7 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
             "the path has an empty part: write it like links.wan.loss".to_owned(),
         ));
     }
-    match put(root, &path, &value) {
+    match set_value(root, &path, &value) {
         Ok(0) => Err(wrong("`*` matches nothing there".to_owned())),
         Ok(_) => Ok(()),
         Err(problem) => Err(wrong(problem)),
@@ -163,13 +163,13 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
 }
 
 /// Sets a value. Returns the number of places.
-fn put(at: &mut Located, path: &[&str], value: &Located) -> Result<usize, String> {
+fn set_value(at: &mut Located, path: &[&str], value: &Located) -> Result<usize, String> {
     let Some((first, rest)) = path.split_first() else {
         *at = value.clone();
         return Ok(1);
     };
     let kind = at.value.kind();
-    let Value::Table(entries) = &mut at.value else {
+    let DocumentValue::Table(entries) = &mut at.value else {
         return Err(format!(
             "`{first}` would lie inside what is {kind}, not a table ({})",
             at.place
@@ -178,17 +178,17 @@ fn put(at: &mut Located, path: &[&str], value: &Located) -> Result<usize, String
     if *first == "*" {
         return entries
             .iter_mut()
-            .map(|(_, entry)| put(entry, rest, value))
+            .map(|(_, entry)| set_value(entry, rest, value))
             .sum();
     }
     if let Some((_, entry)) = entries.iter_mut().find(|(key, _)| key == first) {
-        return put(entry, rest, value);
+        return set_value(entry, rest, value);
     }
     let mut entry = Located {
         place: value.place.clone(),
-        value: Value::Table(Vec::new()),
+        value: DocumentValue::Table(Vec::new()),
     };
-    let count = put(&mut entry, rest, value)?;
+    let count = set_value(&mut entry, rest, value)?;
     entries.push(((*first).to_owned(), entry));
     Ok(count)
 }

@@ -1,21 +1,21 @@
 //! Typed reading of a table: each field by name, with its origin in every error, and no field left
 //! unread.
 
-use super::document::{Located, Value};
+use super::document::{DocumentValue, Located};
 use crate::error::ScenarioError;
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
 /// A value with its path in the document.
 #[derive(Debug, Clone)]
-pub(super) struct Field {
+pub(super) struct ScenarioField {
     pub(super) path: String,
     located: Located,
 }
 
-impl Field {
+impl ScenarioField {
     pub(super) fn root(located: Located) -> Self {
-        Field {
+        ScenarioField {
             path: String::new(),
             located,
         }
@@ -36,18 +36,18 @@ impl Field {
         ))
     }
 
-    fn child(&self, key: &str, located: Located) -> Field {
+    fn child(&self, key: &str, located: Located) -> ScenarioField {
         let path = if self.path.is_empty() {
             key.to_owned()
         } else {
             format!("{}.{key}", self.path)
         };
-        Field { path, located }
+        ScenarioField { path, located }
     }
 
     pub(super) fn text(&self) -> Result<&str> {
         match &self.located.value {
-            Value::Text(text) => Ok(text),
+            DocumentValue::Text(text) => Ok(text),
             _ => Err(self.not("text in quotes")),
         }
     }
@@ -63,8 +63,8 @@ impl Field {
     /// Parses a probability, written as text or as a bare number.
     pub(super) fn probability(&self) -> Result<f64> {
         let text = match &self.located.value {
-            Value::Float(number) => number.to_string(),
-            Value::Integer(number) => number.to_string(),
+            DocumentValue::Float(number) => number.to_string(),
+            DocumentValue::Integer(number) => number.to_string(),
             _ => self.text()?.to_owned(),
         };
         super::quantity::probability(&text).map_err(|problem| self.wrong(problem))
@@ -72,14 +72,14 @@ impl Field {
 
     pub(super) fn integer(&self) -> Result<i64> {
         match &self.located.value {
-            Value::Integer(number) => Ok(*number),
+            DocumentValue::Integer(number) => Ok(*number),
             _ => Err(self.not("an integer")),
         }
     }
 
     pub(super) fn boolean(&self) -> Result<bool> {
         match &self.located.value {
-            Value::Bool(value) => Ok(*value),
+            DocumentValue::Bool(value) => Ok(*value),
             _ => Err(self.not("true or false")),
         }
     }
@@ -87,19 +87,19 @@ impl Field {
     /// Returns the text for a sysctl file, from text, an integer or a boolean.
     pub(super) fn sysctl_value(&self) -> Result<String> {
         match &self.located.value {
-            Value::Text(text) => Ok(text.clone()),
-            Value::Integer(number) => Ok(number.to_string()),
-            Value::Bool(value) => Ok(u8::from(*value).to_string()),
+            DocumentValue::Text(text) => Ok(text.clone()),
+            DocumentValue::Integer(number) => Ok(number.to_string()),
+            DocumentValue::Bool(value) => Ok(u8::from(*value).to_string()),
             _ => Err(self.not("text or an integer")),
         }
     }
 
-    pub(super) fn list(&self) -> Result<Vec<Field>> {
+    pub(super) fn list(&self) -> Result<Vec<ScenarioField>> {
         match &self.located.value {
-            Value::List(items) => Ok(items
+            DocumentValue::List(items) => Ok(items
                 .iter()
                 .enumerate()
-                .map(|(at, item)| Field {
+                .map(|(at, item)| ScenarioField {
                     path: format!("{}[{at}]", self.path),
                     located: item.clone(),
                 })
@@ -109,13 +109,13 @@ impl Field {
     }
 
     pub(super) fn is_table(&self) -> bool {
-        matches!(self.located.value, Value::Table(_))
+        matches!(self.located.value, DocumentValue::Table(_))
     }
 
     /// Returns the entries of a table whose keys are names chosen by the scenario.
-    pub(super) fn entries(&self) -> Result<Vec<(String, Field)>> {
+    pub(super) fn entries(&self) -> Result<Vec<(String, ScenarioField)>> {
         match &self.located.value {
-            Value::Table(entries) => Ok(entries
+            DocumentValue::Table(entries) => Ok(entries
                 .iter()
                 .map(|(key, value)| (key.clone(), self.child(key, value.clone())))
                 .collect()),
@@ -124,8 +124,8 @@ impl Field {
     }
 
     /// Returns the fields of a table whose keys the program knows.
-    pub(super) fn fields(&self) -> Result<Fields> {
-        Ok(Fields {
+    pub(super) fn fields(&self) -> Result<TableFields> {
+        Ok(TableFields {
             of: self.clone(),
             unread: self.entries()?,
             known: Vec::new(),
@@ -135,20 +135,20 @@ impl Field {
 
 /// Fields of one table; `finish` reports those that were not read.
 #[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) of: Field,
-    unread: Vec<(String, Field)>,
+pub(super) struct TableFields {
+    pub(super) of: ScenarioField,
+    unread: Vec<(String, ScenarioField)>,
     known: Vec<&'static str>,
 }
 
-impl Fields {
-    pub(super) fn optional(&mut self, key: &'static str) -> Option<Field> {
+impl TableFields {
+    pub(super) fn optional(&mut self, key: &'static str) -> Option<ScenarioField> {
         self.known.push(key);
         let at = self.unread.iter().position(|(name, _)| name == key)?;
         Some(self.unread.remove(at).1)
     }
 
-    pub(super) fn required(&mut self, key: &'static str) -> Result<Field> {
+    pub(super) fn required(&mut self, key: &'static str) -> Result<ScenarioField> {
         self.optional(key)
             .ok_or_else(|| self.of.wrong(format!("`{key}` is missing")))
     }

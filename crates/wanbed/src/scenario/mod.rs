@@ -74,7 +74,7 @@ impl Scenario {
     /// # Errors
     /// [`Error::Scenario`] names file, line and field; [`Error::Read`] a trace file that cannot be
     /// read.
-    pub fn resolve(&self, overrides: &Overrides) -> Result<Network> {
+    pub fn resolve(&self, overrides: &Overrides) -> Result<ScenarioNetwork> {
         read::network(
             &self.file.display().to_string(),
             &self.directory,
@@ -197,7 +197,7 @@ impl FromStr for Backend {
 
 /// A scenario with every number computed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Network {
+pub struct ScenarioNetwork {
     /// Title of the scenario.
     pub title: String,
     /// Seed from which every link's own is derived.
@@ -205,7 +205,7 @@ pub struct Network {
     /// Nodes, in the order of the file.
     pub nodes: Vec<Node>,
     /// Links, in the order of the file.
-    pub links: Vec<Link>,
+    pub links: Vec<ScenarioLink>,
     /// Explicit routes, for each direction; all other traffic takes the path with the shortest
     /// delay.
     pub routes: Vec<PinnedRoute>,
@@ -213,7 +213,7 @@ pub struct Network {
     pub named_paths: Vec<Vec<usize>>,
 }
 
-impl Network {
+impl ScenarioNetwork {
     /// Returns the index of the node called `name`.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
@@ -239,7 +239,7 @@ pub struct Node {
 
 /// A link between two nodes. Its device has the link's name in both.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Link {
+pub struct ScenarioLink {
     /// Index of the node at the a end.
     pub a: usize,
     /// Index of the node at the b end.
@@ -248,7 +248,7 @@ pub struct Link {
     pub spec: LinkSpec,
 }
 
-impl Link {
+impl ScenarioLink {
     /// Returns the node at the other end.
     pub fn far_end(&self, node: usize) -> usize {
         if node == self.a { self.b } else { self.a }

@@ -7,9 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::document;
-use super::fields::Field;
+use super::fields::ScenarioField;
 use super::quantity;
-use super::{Link, Located, Network, Node, Overrides, PinnedRoute, PortRange, read_link};
+use super::{
+    Located, Node, Overrides, PinnedRoute, PortRange, ScenarioLink, ScenarioNetwork, read_link,
+};
 use crate::error::{Result, ScenarioError};
 use crate::route;
 use crate::spec::LossModel;
@@ -26,8 +28,8 @@ pub(super) fn network(
     directory: &Path,
     text: &str,
     overrides: &Overrides,
-) -> Result<Network> {
-    let root = Field::root(document::parse(file, text, &overrides.settings)?);
+) -> Result<ScenarioNetwork> {
+    let root = ScenarioField::root(document::parse(file, text, &overrides.settings)?);
     let mut fields = root.fields()?;
     let title = fields
         .optional("title")
@@ -66,7 +68,7 @@ pub(super) fn network(
         node.forwards = explicit.unwrap_or(degree > 1);
     }
     let nodes: Vec<Node> = nodes.into_iter().map(|(node, _)| node).collect();
-    let mut network = Network {
+    let mut network = ScenarioNetwork {
         title,
         seed,
         nodes,
@@ -87,7 +89,7 @@ pub(super) fn network(
 }
 
 /// Checks that a name can be a host name, a directory and a word on the command line.
-pub(super) fn name(field: &Field, name: &str, longest: usize) -> Located<()> {
+pub(super) fn name(field: &ScenarioField, name: &str, longest: usize) -> Located<()> {
     let good = name.len() <= longest
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
@@ -102,7 +104,7 @@ pub(super) fn name(field: &Field, name: &str, longest: usize) -> Located<()> {
 }
 
 /// Reads the nodes, each with the scenario's setting of its forwarding.
-fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
+fn nodes(field: &ScenarioField) -> Located<Vec<(Node, Option<bool>)>> {
     let entries = field.entries()?;
     if entries.is_empty() || entries.len() > MAX_NODES {
         return Err(field.wrong(format!("a scenario has 1 to {MAX_NODES} nodes")));
@@ -183,7 +185,7 @@ fn choose_relays(nodes: &mut [(Node, Option<bool>)], relays: &[String]) -> Locat
 }
 
 /// Returns the sysctls that let a TCP window grow to a size and no further.
-fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
+fn buffers(field: &ScenarioField) -> Located<Vec<(String, String)>> {
     let size = field.quantity(quantity::bytes)?;
     let sysctl = |name: &str, value: String| (format!("net.ipv4.{name}"), value);
     if size == UNSCALED_WINDOW {
@@ -207,7 +209,7 @@ fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
 }
 
 /// Accepts only sysctls of a network namespace: one outside `net.` would be the host's.
-fn sysctl_name(field: &Field, key: &str) -> Located<String> {
+fn sysctl_name(field: &ScenarioField, key: &str) -> Located<String> {
     let name = if key.contains('.') {
         key.to_owned()
     } else {
@@ -228,7 +230,7 @@ fn sysctl_name(field: &Field, key: &str) -> Located<String> {
 
 /// Reads `[spread.NAME]`: one loss rate for a whole path, divided among its links in proportion to
 /// their delay. Returns the path.
-fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
+fn spread_loss(field: &ScenarioField, links: &mut [ScenarioLink]) -> Located<Vec<usize>> {
     let mut fields = field.fields()?;
     let loss = fields.required("loss")?.probability()?;
     let path_field = fields.required("path")?;
@@ -241,8 +243,9 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
     fields.finish()?;
     // Half the link's own round trip, so that a link with unequal directions has the same loss in
     // both.
-    let delay =
-        |link: &Link| (link.spec.forward.delay + link.spec.backward.delay).as_secs_f64() / 2.0;
+    let delay = |link: &ScenarioLink| {
+        (link.spec.forward.delay + link.spec.backward.delay).as_secs_f64() / 2.0
+    };
     let whole: f64 = path.iter().map(|&link| delay(&links[link])).sum();
     if whole <= 0.0 {
         return Err(path_field.wrong("this path has no delay to share the loss by"));
@@ -268,7 +271,7 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
     Ok(path)
 }
 
-fn link_list(field: &Field, links: &[Link]) -> Located<Vec<usize>> {
+fn link_list(field: &ScenarioField, links: &[ScenarioLink]) -> Located<Vec<usize>> {
     let mut found = Vec::new();
     for item in field.list()? {
         let name = item.text()?;
@@ -279,9 +282,9 @@ fn link_list(field: &Field, links: &[Link]) -> Located<Vec<usize>> {
 }
 
 /// Reads one `[[route]]`: its direction there and, unless it is one-way, the same path back.
-fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
+fn pinned_route(field: &ScenarioField, network: &ScenarioNetwork) -> Located<Vec<PinnedRoute>> {
     let mut fields = field.fields()?;
-    let end = |field: Field| {
+    let end = |field: ScenarioField| {
         let name = field.text()?;
         network
             .node(name)
@@ -336,16 +339,16 @@ fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
 /// Returns the links from `from` to `to` through every name in `via`. A named link is crossed; a
 /// named node is reached by the one link that leads there.
 fn walk(
-    route: &Field,
-    via: Option<&Field>,
+    route: &ScenarioField,
+    via: Option<&ScenarioField>,
     from: usize,
     to: usize,
-    network: &Network,
+    network: &ScenarioNetwork,
 ) -> Located<Vec<usize>> {
     let mut at = from;
     let mut crossed = Vec::new();
     let mut seen = HashSet::from([from]);
-    let mut step = |field: &Field, at: &mut usize, link: usize| {
+    let mut step = |field: &ScenarioField, at: &mut usize, link: usize| {
         *at = network.links[link].far_end(*at);
         crossed.push(link);
         if seen.insert(*at) {
@@ -354,7 +357,11 @@ fn walk(
             Err(field.wrong(format!("passes {} twice", network.nodes[*at].name)))
         }
     };
-    for item in via.map(Field::list).transpose()?.unwrap_or_default() {
+    for item in via
+        .map(ScenarioField::list)
+        .transpose()?
+        .unwrap_or_default()
+    {
         let name = item.text()?;
         let here = &network.nodes[at].name;
         let link = match network.links.iter().position(|link| link.spec.name == name) {
@@ -382,7 +389,7 @@ fn walk(
     Ok(crossed)
 }
 
-fn port_range(field: &Field) -> Located<(u16, u16)> {
+fn port_range(field: &ScenarioField) -> Located<(u16, u16)> {
     let wrong = || field.wrong("ports are TCP source ports, written like \"21000-21999\"");
     let (first, last) = field.text()?.split_once('-').ok_or_else(wrong)?;
     let port = |text: &str| {

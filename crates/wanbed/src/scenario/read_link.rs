@@ -3,22 +3,22 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::fields::{Field, Fields};
+use super::fields::{ScenarioField, TableFields};
 use super::quantity::{self, QueueLength};
 use super::read::{name, round_trip};
-use super::read_noise::Noise;
-use super::{Link, Located, Node, trace_file};
+use super::read_noise::NoiseFields;
+use super::{Located, Node, ScenarioLink, trace_file};
 use crate::error::Result;
 use crate::spec::{BitRate, DirectionSpec, LinkSpec, LossModel, Trace};
 
 /// Maximum length of a device name in the kernel (IFNAMSIZ minus the NUL).
-const LONGEST_DEVICE: usize = 15;
+const MAX_DEVICE_NAME_BYTES: usize = 15;
 const MAX_LINKS: usize = 400;
 /// Maximum delay, longer than any path on Earth; it keeps a typing error from asking for days of
 /// buffering.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
+const MAX_DELAY: Duration = Duration::from_secs(60);
 /// Maximum queue of a link without a rate, in bytes.
-const UNLIMITED_QUEUE: u64 = 16 << 20;
+const UNLIMITED_QUEUE_BYTES: u64 = 16 << 20;
 /// Default queue. A queue of a few packets would measure the emulator, not the path.
 const DEFAULT_QUEUE: QueueLength = QueueLength::Bdp {
     multiple: 1.0,
@@ -27,18 +27,18 @@ const DEFAULT_QUEUE: QueueLength = QueueLength::Bdp {
 };
 
 pub(super) fn links(
-    field: &Field,
+    field: &ScenarioField,
     nodes: &[(Node, Option<bool>)],
     directory: &Path,
     seed: u64,
-) -> Result<Vec<Link>> {
+) -> Result<Vec<ScenarioLink>> {
     let entries = field.entries()?;
     if entries.len() > MAX_LINKS {
         return Err(field.wrong(format!("more than {MAX_LINKS} links")).into());
     }
-    let mut links: Vec<Link> = Vec::new();
+    let mut links: Vec<ScenarioLink> = Vec::new();
     for (key, field) in entries {
-        name(&field, &key, LONGEST_DEVICE)?;
+        name(&field, &key, MAX_DEVICE_NAME_BYTES)?;
         if key == "lo" || nodes.iter().any(|(node, _)| node.name == key) {
             return Err(field
                 .wrong("a link needs a name that no node or device has")
@@ -51,11 +51,11 @@ pub(super) fn links(
 
 fn link(
     key: String,
-    field: &Field,
+    field: &ScenarioField,
     nodes: &[(Node, Option<bool>)],
     directory: &Path,
     seed: u64,
-) -> Result<Link> {
+) -> Result<ScenarioLink> {
     let mut fields = field.fields()?;
     let ends_field = fields.required("ends")?;
     let [a, b] = ends(&ends_field, nodes)?;
@@ -66,31 +66,32 @@ fn link(
             .filter(|mtu| (576..=65_535).contains(mtu))
             .ok_or_else(|| field.wrong("an MTU is 576 to 65535 bytes"))?,
     };
-    let both = Asked::read(&mut fields, directory)?;
-    let mut of_direction = |key| -> Result<Asked> {
+    let both = DirectionFields::read(&mut fields, directory)?;
+    let mut of_direction = |key| -> Result<DirectionFields> {
         let Some(field) = fields.optional(key) else {
             return Ok(both.clone());
         };
         let mut own = field.fields()?;
-        let asked = Asked::read(&mut own, directory)?.or(&both);
+        let asked = DirectionFields::read(&mut own, directory)?.with_defaults(&both);
         own.finish()?;
         Ok(asked)
     };
     let (forward, backward) = (of_direction("forward")?, of_direction("backward")?);
     fields.finish()?;
-    let delay = |asked: &Asked| asked.delay.ok_or_else(|| field.wrong("`delay` is missing"));
+    let delay =
+        |asked: &DirectionFields| asked.delay.ok_or_else(|| field.wrong("`delay` is missing"));
     let rtt = round_trip(delay(&forward)?, delay(&backward)?);
     let spec = LinkSpec {
-        seed: seed_of(seed, &key),
+        seed: link_seed(seed, &key),
         mtu,
         forward: forward.direction(field, rtt, mtu)?,
         backward: backward.direction(field, rtt, mtu)?,
         name: key,
     };
-    Ok(Link { a, b, spec })
+    Ok(ScenarioLink { a, b, spec })
 }
 
-fn ends(field: &Field, nodes: &[(Node, Option<bool>)]) -> Located<[usize; 2]> {
+fn ends(field: &ScenarioField, nodes: &[(Node, Option<bool>)]) -> Located<[usize; 2]> {
     let mut found = Vec::new();
     for item in field.list()? {
         let name = item.text()?;
@@ -105,21 +106,21 @@ fn ends(field: &Field, nodes: &[(Node, Option<bool>)]) -> Located<[usize; 2]> {
 
 /// Fields of a direction that the scenario gives.
 #[derive(Debug, Clone, Default)]
-struct Asked {
+struct DirectionFields {
     delay: Option<Duration>,
     rate: Option<Option<u64>>,
-    queue: Option<(Field, QueueLength)>,
+    queue: Option<(ScenarioField, QueueLength)>,
     loss: Option<LossModel>,
-    noise: Noise,
+    noise: NoiseFields,
     trace: Option<Trace>,
 }
 
-impl Asked {
-    fn read(fields: &mut Fields, directory: &Path) -> Result<Asked> {
-        let mut asked = Asked::default();
+impl DirectionFields {
+    fn read(fields: &mut TableFields, directory: &Path) -> Result<DirectionFields> {
+        let mut asked = DirectionFields::default();
         if let Some(field) = fields.optional("delay") {
             let delay = field.quantity(quantity::duration)?;
-            if delay > LONGEST_DELAY {
+            if delay > MAX_DELAY {
                 return Err(field.wrong("a one-way delay is at most 60 s").into());
             }
             asked.delay = Some(delay);
@@ -137,23 +138,23 @@ impl Asked {
         if let Some(field) = fields.optional("trace") {
             asked.trace = Some(trace_file::trace(&field, directory)?);
         }
-        asked.noise = Noise::read(fields)?;
+        asked.noise = NoiseFields::read(fields)?;
         Ok(asked)
     }
 
     /// Takes missing fields from `both`.
-    fn or(self, both: &Asked) -> Asked {
-        Asked {
+    fn with_defaults(self, both: &DirectionFields) -> DirectionFields {
+        DirectionFields {
             delay: self.delay.or(both.delay),
             rate: self.rate.or(both.rate),
             queue: self.queue.or_else(|| both.queue.clone()),
             loss: self.loss.or(both.loss),
-            noise: self.noise.or(&both.noise),
+            noise: self.noise.with_defaults(&both.noise),
             trace: self.trace.or_else(|| both.trace.clone()),
         }
     }
 
-    fn direction(self, link: &Field, rtt: Duration, mtu: u32) -> Located<DirectionSpec> {
+    fn direction(self, link: &ScenarioField, rtt: Duration, mtu: u32) -> Located<DirectionSpec> {
         let rate = self
             .rate
             .ok_or_else(|| link.wrong("`rate` is missing: \"unlimited\" is possible"))?;
@@ -165,7 +166,7 @@ impl Asked {
         let (place, length) = match (&self.queue, rate) {
             (Some((field, length)), _) => (field, *length),
             (None, Some(_)) => (link, DEFAULT_QUEUE),
-            (None, None) => (link, QueueLength::Bytes(UNLIMITED_QUEUE)),
+            (None, None) => (link, QueueLength::Bytes(UNLIMITED_QUEUE_BYTES)),
         };
         let queue = match (length, rate) {
             (QueueLength::Bytes(bytes), _) => bytes,
@@ -197,14 +198,14 @@ impl Asked {
             changes: self.trace,
             ..DirectionSpec::default()
         };
-        self.noise.put(link, &mut direction)?;
+        self.noise.apply_to(link, &mut direction)?;
         Ok(direction)
     }
 }
 
 /// Reads `loss = "0.001%"`; `{ mean = "0.001%", burst = 10 }`; or the four numbers of Gilbert and
 /// Elliott.
-fn loss(field: &Field) -> Located<LossModel> {
+fn loss(field: &ScenarioField) -> Located<LossModel> {
     if !field.is_table() {
         return Ok(independent(field.probability()?));
     }
@@ -264,7 +265,7 @@ pub(super) fn independent(probability: f64) -> LossModel {
 
 /// Returns a link's seed, derived from the scenario's and from its own name (FNV-1a), so that
 /// adding a link leaves the others' losses as they were.
-fn seed_of(seed: u64, name: &str) -> u64 {
+fn link_seed(seed: u64, name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });

@@ -1,7 +1,7 @@
 //! Disturbances of a link besides loss: `jitter`, `reorder`, `aqm` with `ecn`, and `cross`.
 
 use super::Located;
-use super::fields::{Field, Fields};
+use super::fields::{ScenarioField, TableFields};
 use super::quantity;
 use crate::spec::{
     BitRate, CodelSpec, CrossSpec, DirectionSpec, JitterSpec, ReorderSpec, SpecError,
@@ -12,18 +12,18 @@ const NONE: &str = "none";
 
 /// Fields that the scenario gives; `Some(None)` is "none".
 #[derive(Debug, Clone, Default)]
-pub(super) struct Noise {
+pub(super) struct NoiseFields {
     jitter: Option<Option<JitterSpec>>,
     reorder: Option<Option<ReorderSpec>>,
     aqm: Option<Option<CodelSpec>>,
-    ecn: Option<(Field, bool)>,
+    ecn: Option<(ScenarioField, bool)>,
     cross: Option<Option<CrossSpec>>,
     /// A field that needs a queue, for errors.
-    queue_user: Option<Field>,
+    queue_user: Option<ScenarioField>,
 }
 
-impl Noise {
-    pub(super) fn read(fields: &mut Fields) -> Located<Self> {
+impl NoiseFields {
+    pub(super) fn read(fields: &mut TableFields) -> Located<Self> {
         let mut noise = Self::default();
         if let Some(field) = fields.optional("jitter") {
             noise.jitter = Some(jitter(&field)?);
@@ -47,7 +47,7 @@ impl Noise {
     }
 
     /// Takes missing fields from `both`.
-    pub(super) fn or(self, both: &Self) -> Self {
+    pub(super) fn with_defaults(self, both: &Self) -> Self {
         Self {
             jitter: self.jitter.or(both.jitter),
             reorder: self.reorder.or(both.reorder),
@@ -59,7 +59,11 @@ impl Noise {
     }
 
     /// Sets it in a direction whose rate is known.
-    pub(super) fn put(self, link: &Field, direction: &mut DirectionSpec) -> Located<()> {
+    pub(super) fn apply_to(
+        self,
+        link: &ScenarioField,
+        direction: &mut DirectionSpec,
+    ) -> Located<()> {
         direction.jitter = self.jitter.flatten();
         direction.reorder = self.reorder.flatten();
         direction.aqm = self.aqm.flatten();
@@ -80,13 +84,13 @@ impl Noise {
     }
 }
 
-fn is_none(field: &Field) -> bool {
+fn is_none(field: &ScenarioField) -> bool {
     field.text().is_ok_and(|text| text.trim() == NONE)
 }
 
 /// Converts the error of the specification's own check, with the field that it names.
 fn checked<T>(
-    field: &Field,
+    field: &ScenarioField,
     spec: T,
     check: impl FnOnce(&T) -> Result<(), SpecError>,
 ) -> Located<Option<T>> {
@@ -100,7 +104,7 @@ fn checked<T>(
 }
 
 /// Reads `jitter = "1 ms"`, or `{ deviation = "1 ms", reorder = true }`.
-fn jitter(field: &Field) -> Located<Option<JitterSpec>> {
+fn jitter(field: &ScenarioField) -> Located<Option<JitterSpec>> {
     if is_none(field) {
         return Ok(None);
     }
@@ -127,7 +131,7 @@ fn jitter(field: &Field) -> Located<Option<JitterSpec>> {
 }
 
 /// Reads `reorder = { probability = "0.1%", by = "3 ms" }`.
-fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
+fn reorder(field: &ScenarioField) -> Located<Option<ReorderSpec>> {
     if is_none(field) {
         return Ok(None);
     }
@@ -144,8 +148,8 @@ fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
 }
 
 /// Reads `aqm = "codel"`, or `{ kind = "codel", target = "5 ms", interval = "100 ms" }`.
-fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
-    let known = |field: &Field| match field.text()?.trim() {
+fn aqm(field: &ScenarioField) -> Located<Option<CodelSpec>> {
+    let known = |field: &ScenarioField| match field.text()?.trim() {
         "codel" => Ok(()),
         other => Err(field.wrong(format!(
             "{other:?} is no AQM: there is \"codel\", or \"none\""
@@ -175,7 +179,7 @@ fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
 }
 
 /// Reads `cross = { rate = "100 Mbit/s", on = "200 ms", off = "800 ms" }`.
-fn cross(field: &Field) -> Located<Option<CrossSpec>> {
+fn cross(field: &ScenarioField) -> Located<Option<CrossSpec>> {
     if is_none(field) {
         return Ok(None);
     }

@@ -23,7 +23,7 @@ loss = "0.1%"
 backward = { delay = "40 ms", loss = { mean = "1%", burst = 10 } }
 "#;
 
-fn resolve(text: &str) -> Result<Network> {
+fn resolve(text: &str) -> Result<ScenarioNetwork> {
     Scenario::from_text("s.toml", text).resolve(&Overrides::default())
 }
 

@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use super::Located;
-use super::fields::Field;
+use super::fields::ScenarioField;
 use super::quantity;
 use super::read_link::independent;
 use crate::error::{Error, Result, ScenarioError};
@@ -23,7 +23,7 @@ const MAX_STEPS: usize = 1_000_000;
 const MAX_FILE: u64 = 256 << 20;
 
 /// Reads `trace = "file.csv"` or `{ file = "file.csv", repeat_after = "3600 s" }`.
-pub(super) fn trace(field: &Field, directory: &Path) -> Result<Trace> {
+pub(super) fn trace(field: &ScenarioField, directory: &Path) -> Result<Trace> {
     let (file, repeat_after) = if field.is_table() {
         let mut fields = field.fields()?;
         let file = fields.required("file")?;

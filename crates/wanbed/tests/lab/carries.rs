@@ -1,6 +1,6 @@
 //! Tests of a lab's traffic: TCP and UDP, on the routes and with the delays that were asked.
 
-use wanbed::{Backend, Lab, Overrides, Verdict};
+use wanbed::{Backend, Lab, LinkVerdict, Overrides};
 
 use super::{ROW, echo_server, inside, lab, lab_with};
 
@@ -156,7 +156,7 @@ fn a_check_finds_a_link_as_asked_and_reports_when_it_is_not() {
             .verdict
     };
     // Its delay and rate depend on this machine's current speed; its loss does not.
-    assert_eq!(verdict("loss"), Verdict::AsAsked, "{check:?}");
+    assert_eq!(verdict("loss"), LinkVerdict::AsAsked, "{check:?}");
 
     // An additional bottleneck on the sender's side makes rate and delay wrong, whatever the
     // machine's speed.

@@ -7,14 +7,18 @@
 #![allow(clippy::unwrap_used)] // a simulation: every hop that it asks for is in its maps
 
 use longhaul_weather::Quantiles;
-use longhaul_weather::route::choice::{Choice, Chooser, InUse, Policy, Request};
-use longhaul_weather::route::explore::Account;
-use longhaul_weather::route::guard::{DirectKnown, Guard, Verdict, behind};
-use longhaul_weather::route::map::{HopForecast, Map, Node};
-use longhaul_weather::route::minimax::{Cost, LSL_TOLERANCE, Tree, all_routes, oracle};
-use longhaul_weather::route::table::class;
-use longhaul_weather::route::trust::{Dead, Deaths, Outcome, Outcomes};
-use longhaul_weather::route::{NodeId, Transfer, Via};
+use longhaul_weather::route::choice::{Choice, Chooser, Policy, RouteRequest, RoutesInUse};
+use longhaul_weather::route::explore::ExplorationAccount;
+use longhaul_weather::route::guard::{DirectEstimate, GuardVerdict, RouteGuard, slowdown};
+use longhaul_weather::route::map::{HopForecast, Node, RouteMap};
+use longhaul_weather::route::minimax::{
+    HopCost, LSL_TOLERANCE, MinimaxTree, all_routes, best_actual_route,
+};
+use longhaul_weather::route::table::size_class;
+use longhaul_weather::route::trust::{
+    DeathScope, DepotFailures, TransferOutcome, TransferOutcomes,
+};
+use longhaul_weather::route::{NodeId, RouteDepots, Transfer};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -84,8 +88,8 @@ struct Smoothed {
 struct World {
     links: Vec<Link>,
     pairs: Vec<(NodeId, NodeId)>,
-    truth: Map,
-    known: Map,
+    truth: RouteMap,
+    known: RouteMap,
     smoothed: Vec<Smoothed>,
 }
 
@@ -144,7 +148,7 @@ impl World {
             window: Some(4 << 20),
             ..Node::DEPOT
         };
-        let map = Map::new(vec![node; SITES as usize], &pairs);
+        let map = RouteMap::new(vec![node; SITES as usize], &pairs);
         let smoothed = pairs.iter().map(|_| Smoothed {
             mean: [0.0; 3],
             square: [0.0; 3],
@@ -220,7 +224,13 @@ impl World {
     }
 
     /// Returns the actual time of a route without noise, or `None` if a part of it is dead.
-    fn takes(&self, from: NodeId, via: &Via, to: NodeId, transfer: &Transfer) -> Option<f64> {
+    fn takes(
+        &self,
+        from: NodeId,
+        via: &RouteDepots,
+        to: NodeId,
+        transfer: &Transfer,
+    ) -> Option<f64> {
         self.truth
             .expected(from, via, to, transfer, 0.0)
             .map(|expected| expected.time.p50)
@@ -232,9 +242,12 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut world = World::new(&mut random);
     let policy = Policy::default();
-    let (mut outcomes, mut account, mut in_use) =
-        (Outcomes::default(), Account::default(), InUse::new());
-    let mut deaths = Deaths::default();
+    let (mut outcomes, mut account, mut in_use) = (
+        TransferOutcomes::default(),
+        ExplorationAccount::default(),
+        RoutesInUse::new(),
+    );
+    let mut deaths = DepotFailures::default();
     let mut totals = Totals {
         classes: vec![(0, 0.0, 0.0, 0.0); 8],
         ..Totals::default()
@@ -265,9 +278,9 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
         }
         for (from, to) in &world.pairs {
             let hop = world.truth.hop(*from, *to).unwrap();
-            world.truth.found_alive(hop);
+            world.truth.mark_alive(hop);
             if dead_link == Some((*from, *to)) {
-                world.truth.found_dead(hop, now);
+                world.truth.mark_dead(hop, now);
             }
         }
         let from = NodeId(random.random_range(0..SITES));
@@ -278,7 +291,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             streams: STREAMS,
         };
         let noise = (NOISE * normal(&mut random)).exp();
-        let takes = |via: &Via| {
+        let takes = |via: &RouteDepots| {
             let relays = dead_depot.is_none_or(|depot| !via.passes(depot));
             world
                 .takes(from, via, to, &transfer)
@@ -286,8 +299,8 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 .map(|time| time * noise)
         };
         // A policy that always takes one route, and direct if it fails.
-        let stubborn = |via: &Via| {
-            let direct = || takes(&Via::DIRECT).unwrap_or(OUTAGE);
+        let stubborn = |via: &RouteDepots| {
+            let direct = || takes(&RouteDepots::DIRECT).unwrap_or(OUTAGE);
             takes(via).unwrap_or_else(|| {
                 if via.is_direct() {
                     OUTAGE
@@ -296,24 +309,25 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 }
             })
         };
-        let direct = stubborn(&Via::DIRECT);
+        let direct = stubborn(&RouteDepots::DIRECT);
         totals.direct += direct;
         for depot in 0..SITES {
-            let via = Via::new(&[NodeId(depot)]).filter(|via| !via.passes(from) && !via.passes(to));
-            by_depot[depot as usize] += stubborn(&via.unwrap_or(Via::DIRECT));
+            let via = RouteDepots::new(&[NodeId(depot)])
+                .filter(|via| !via.passes(from) && !via.passes(to));
+            by_depot[depot as usize] += stubborn(&via.unwrap_or(RouteDepots::DIRECT));
         }
         let tree = |cost, tolerance| {
-            Tree::new(&world.known, from, cost, tolerance, now)
+            MinimaxTree::new(&world.known, from, cost, tolerance, now)
                 .path(to)
-                .unwrap_or(Via::DIRECT)
+                .unwrap_or(RouteDepots::DIRECT)
         };
-        totals.by_bandwidth += stubborn(&tree(Cost::Bandwidth, 0.0));
-        totals.lsl += stubborn(&tree(Cost::Throughput, LSL_TOLERANCE));
-        let best =
-            oracle(all_routes(&world.truth, from, to), takes).map_or(OUTAGE, |(_, time)| time);
+        totals.by_bandwidth += stubborn(&tree(HopCost::Bandwidth, 0.0));
+        totals.lsl += stubborn(&tree(HopCost::Throughput, LSL_TOLERANCE));
+        let best = best_actual_route(all_routes(&world.truth, from, to), takes)
+            .map_or(OUTAGE, |(_, time)| time);
         totals.oracle += best;
 
-        let request = Request {
+        let request = RouteRequest {
             from,
             to,
             transfer,
@@ -321,7 +335,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             now,
             seed: random.random_range(0..u64::MAX),
         };
-        let key = (from, to, class(bytes) as u8);
+        let key = (from, to, size_class(bytes) as u8);
         let choice = Chooser::new(&world.known, &outcomes, &policy).choose(
             &request,
             in_use.get(&key),
@@ -342,14 +356,14 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 ..transfer
             };
             let again = anew.choose(
-                &Request {
+                &RouteRequest {
                     transfer: rest,
                     ..request
                 },
                 None,
                 &account,
             );
-            let rest_takes = |via: &Via| {
+            let rest_takes = |via: &RouteDepots| {
                 let relays = dead_depot.is_none_or(|depot| !via.passes(depot));
                 world
                     .takes(from, via, to, &rest)
@@ -360,7 +374,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 routed.took = at
                     + carried_out(
                         &again,
-                        &Request {
+                        &RouteRequest {
                             transfer: rest,
                             ..request
                         },
@@ -379,7 +393,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             let direct = choice
                 .direct
                 .map_or(f64::INFINITY, |direct| direct.time.p90);
-            let outcome = Outcome {
+            let outcome = TransferOutcome {
                 expected: expected.time.p50,
                 direct,
                 took: *took,
@@ -392,27 +406,27 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             let Some((a, b)) = via.hops(from, to).find(|hop| fails(hop)) else {
                 continue;
             };
-            if deaths.take(a, a, b, now) == Ok(Dead::Depot) {
-                world.known.depot_found_dead(b, now);
+            if deaths.take(a, a, b, now) == Ok(DeathScope::Depot) {
+                world.known.mark_depot_dead(b, now);
             }
             let hop = world.known.hop(a, b).unwrap();
-            world.known.found_dead(hop, now);
+            world.known.mark_dead(hop, now);
         }
         if let Some((via, _)) = choice.explore.filter(|_| came_through) {
             for (a, b) in via.hops(from, to) {
                 let hop = world.known.hop(a, b).unwrap();
-                world.known.found_alive(hop);
+                world.known.mark_alive(hop);
             }
             for depot in via.depots() {
-                world.known.depot_found_alive(depot);
+                world.known.mark_depot_alive(depot);
             }
         }
-        account.book(
+        account.record(
             bytes,
             policy.bulk,
             choice.explore.map_or(0, |(_, bytes)| bytes),
         );
-        let class = &mut totals.classes[class(bytes)];
+        let class = &mut totals.classes[size_class(bytes)];
         *class = (
             class.0 + 1,
             class.1 + routed.took,
@@ -430,18 +444,18 @@ struct CarriedOut {
     took: f64,
     /// Routes that carried everything or were left, with the time that they took, or would have
     /// taken.
-    ended: Vec<(Via, f64)>,
-    failed: Vec<Via>,
+    ended: Vec<(RouteDepots, f64)>,
+    failed: Vec<RouteDepots>,
 }
 
 /// Carries out a choice: dead routes cost time, and a guard watches slow ones.
 fn carried_out(
     choice: &Choice,
-    request: &Request,
-    takes: &impl Fn(&Via) -> Option<f64>,
+    request: &RouteRequest,
+    takes: &impl Fn(&RouteDepots) -> Option<f64>,
     fails: &impl Fn(&(NodeId, NodeId)) -> bool,
 ) -> CarriedOut {
-    let Request {
+    let RouteRequest {
         from, to, transfer, ..
     } = request;
     let (from, to) = (*from, *to);
@@ -472,29 +486,29 @@ fn carried_out(
 
 fn guarded(
     choice: &Choice,
-    via: &Via,
+    via: &RouteDepots,
     alone: f64,
     transfer: &Transfer,
-    takes: &impl Fn(&Via) -> Option<f64>,
+    takes: &impl Fn(&RouteDepots) -> Option<f64>,
 ) -> f64 {
     const LOOK: f64 = 0.05;
     let (false, Some(direct)) = (via.is_direct(), &choice.direct) else {
         return alone;
     };
-    let known = DirectKnown {
+    let known = DirectEstimate {
         whole: direct.time.p50,
         restart: direct.around,
     };
     let (Some(guard), Some(by_direct)) = (
-        Guard::new(&known, LOOK, transfer.bytes),
-        takes(&Via::DIRECT),
+        RouteGuard::new(&known, LOOK, transfer.bytes),
+        takes(&RouteDepots::DIRECT),
     ) else {
         return alone;
     };
     let mut at = LOOK;
     while at < alone {
         let arrived = transfer.bytes as f64 * at / alone;
-        if guard.look(at, arrived as u64) == Verdict::Leave {
+        if guard.check(at, arrived as u64) == GuardVerdict::Leave {
             return (at + known.restart + (1.0 - at / alone) * by_direct).min(alone);
         }
         at += LOOK;
@@ -507,7 +521,7 @@ fn guarded(
 fn found_slow(
     choice: &Choice,
     transfer: &Transfer,
-    takes: &impl Fn(&Via) -> Option<f64>,
+    takes: &impl Fn(&RouteDepots) -> Option<f64>,
 ) -> Option<(f64, u64, f64)> {
     const LOOK: f64 = 0.25;
     let (alone, expected) = (takes(&choice.via)?, choice.expected.as_ref()?);
@@ -515,7 +529,7 @@ fn found_slow(
     while at < alone {
         let part = ((at - expected.around) / (alone - expected.around)).clamp(0.0, 1.0);
         let arrived = (transfer.bytes as f64 * part) as u64;
-        if let Some(factor) = behind(expected, transfer.bytes, at, arrived) {
+        if let Some(factor) = slowdown(expected, transfer.bytes, at, arrived) {
             return Some((at, transfer.bytes - arrived, factor));
         }
         at += LOOK;

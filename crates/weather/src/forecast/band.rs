@@ -1,22 +1,22 @@
 //! Quantiles around a forecast, from the errors of earlier ones.
 
-use super::windows::replace;
-use super::{Detail, Quantity};
+use super::windows::replace_sorted;
+use super::{ForecastQuantity, SeriesDetail};
 
 /// Levels of the published quantiles.
-pub const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
+pub const QUANTILE_LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
 
 /// Target share of values beyond each end of the band.
 const TAIL_SHARE: f64 = 0.1;
 
 /// Step size of a level, per value beyond its end.
-const STEP: f64 = 0.02;
+const LEVEL_STEP: f64 = 0.02;
 
 /// Maximum level. Beyond it, the ends would cross the median.
 const MAX_LEVEL: f64 = 0.5;
 
 /// Initial errors, in typical errors. Without any, a band would have no ends.
-const PRIOR: [f32; 8] = [-3.0, -1.6, -0.8, -0.3, 0.3, 0.8, 1.6, 3.0];
+const PRIOR_ERRORS: [f32; 8] = [-3.0, -1.6, -0.8, -0.3, 0.3, 0.8, 1.6, 3.0];
 
 /// Weight of the previous typical error in each update.
 const ERROR_KEPT: f64 = 0.9;
@@ -25,14 +25,14 @@ const ERROR_KEPT: f64 = 0.9;
 const MAX_ERROR_GROWTH: f64 = 5.0;
 
 /// Extra width at each end, in least errors, so that rounding does not put a constant outside.
-const ROUNDING: f64 = 0.01;
+const ROUNDING_MARGIN: f64 = 0.01;
 
 /// First distance by which an end moves out, in typical errors. Each further one doubles it.
 const FIRST_REACH_ERRORS: f64 = 1.0;
 
 /// The lower end, middle and upper end of a band, on the scale of the quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tails {
+pub struct BandLimits {
     /// Value that one in ten is expected to be below.
     pub lower: f64,
     /// Median.
@@ -65,18 +65,18 @@ pub struct Band {
     typical: f64,
     least_typical: f64,
     ends: (f64, f64),
-    lower: End,
-    upper: End,
+    lower: BandEnd,
+    upper: BandEnd,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct BandEnd {
     level: f64,
     /// Number of moves beyond all errors since the level was last above zero.
     reached: u32,
 }
 
-impl End {
+impl BandEnd {
     const NEW: Self = Self {
         level: TAIL_SHARE,
         reached: 0,
@@ -87,7 +87,7 @@ impl End {
             self.reached += 1;
         }
         let moved = if missed { TAIL_SHARE - 1.0 } else { TAIL_SHARE };
-        self.level = (self.level + STEP * moved).min(MAX_LEVEL);
+        self.level = (self.level + LEVEL_STEP * moved).min(MAX_LEVEL);
         if self.level > 0.0 {
             self.reached = 0;
         }
@@ -107,27 +107,27 @@ impl Band {
     /// scale.
     #[must_use]
     pub fn new(remembered: usize, ends: (f64, f64), first: f64, least: f64) -> Self {
-        let remembered = remembered.max(PRIOR.len());
+        let remembered = remembered.max(PRIOR_ERRORS.len());
         let mut errors = vec![0.0; remembered];
-        for (place, error) in errors.iter_mut().zip(PRIOR) {
+        for (place, error) in errors.iter_mut().zip(PRIOR_ERRORS) {
             *place = error;
         }
         Self {
             sorted: errors.clone().into(),
             errors: errors.into(),
-            next: (PRIOR.len() % remembered) as u32,
-            held: PRIOR.len() as u32,
+            next: (PRIOR_ERRORS.len() % remembered) as u32,
+            held: PRIOR_ERRORS.len() as u32,
             typical: first.max(least),
             least_typical: least,
             ends,
-            lower: End::NEW,
-            upper: End::NEW,
+            lower: BandEnd::NEW,
+            upper: BandEnd::NEW,
         }
     }
 
     /// Creates the band for a series of this quantity.
     #[must_use]
-    pub fn of(quantity: Quantity, detail: Detail) -> Self {
+    pub fn for_quantity(quantity: ForecastQuantity, detail: SeriesDetail) -> Self {
         Self::new(
             detail.errors(),
             quantity.scale(),
@@ -145,21 +145,21 @@ impl Band {
     /// Returns the band around a forecast: `lower <= middle <= upper`, within the ends of the
     /// scale.
     #[must_use]
-    pub fn around(&self, forecast: f64) -> Tails {
+    pub fn around(&self, forecast: f64) -> BandLimits {
         let (from, to) = self.ends;
         let at = |errors: f64| (forecast + self.typical * errors).clamp(from, to);
         let least = self.at_rank(0.0);
         let greatest = self.at_rank(1.0);
         let lower = match self.lower.reach() {
             Some(reach) => least.min(0.0) - reach,
-            None => self.quantile(self.lower.level),
+            None => self.lower_quantile(self.lower.level),
         };
         let upper = match self.upper.reach() {
             Some(reach) => greatest.max(0.0) + reach,
-            None => -self.mirrored(self.upper.level),
+            None => -self.upper_quantile(self.upper.level),
         };
-        let rounding = ROUNDING * self.least_typical;
-        Tails {
+        let rounding = ROUNDING_MARGIN * self.least_typical;
+        BandLimits {
             lower: (at(lower) - rounding).max(from),
             middle: at(self.at_rank(0.5)),
             upper: (at(upper) + rounding).min(to),
@@ -167,11 +167,11 @@ impl Band {
     }
 
     /// Takes a past forecast, the band that was issued for it, and the actual value.
-    pub fn update(&mut self, forecast: f64, issued: Tails, value: f64) {
+    pub fn update(&mut self, forecast: f64, issued: BandLimits, value: f64) {
         self.lower.update(value < issued.lower);
         self.upper.update(value > issued.upper);
         let error = value - forecast;
-        self.remember((error / self.typical) as f32);
+        self.remember_error((error / self.typical) as f32);
         let counted = error.abs().min(MAX_ERROR_GROWTH * self.typical);
         self.typical =
             (ERROR_KEPT * self.typical + (1.0 - ERROR_KEPT) * counted).max(self.least_typical);
@@ -180,12 +180,12 @@ impl Band {
     /// Returns the maximum number of values by which each end is missed in excess of one in ten,
     /// for bands that are issued `ahead` values in advance, at least one.
     #[must_use]
-    pub fn extra(&self, ahead: usize) -> f64 {
+    pub fn max_excess_misses(&self, ahead: usize) -> f64 {
         // Each value beyond an end at level zero or below doubles the move of that end, until it
         // reaches the end of the scale. Bands that were issued before are still to come.
         let width = (self.ends.1 - self.ends.0) / (FIRST_REACH_ERRORS * self.least_typical);
         let growing = width.max(1.0).log2().ceil() + 1.0;
-        TAIL_SHARE / STEP + (1.0 - TAIL_SHARE) * (1.0 + growing + ahead as f64)
+        TAIL_SHARE / LEVEL_STEP + (1.0 - TAIL_SHARE) * (1.0 + growing + ahead as f64)
     }
 
     /// Returns the remembered error at this rank, from 0 for the least to 1 for the greatest.
@@ -200,24 +200,24 @@ impl Band {
 
     /// Returns the error that a next one lies below with probability `level`, up to one half: of
     /// `n` errors, the one of rank `level * (n + 1)`, interpolated between neighbours.
-    fn quantile(&self, level: f64) -> f64 {
+    fn lower_quantile(&self, level: f64) -> f64 {
         let held = f64::from(self.held);
         self.at_rank(((level * (held + 1.0) - 1.0) / (held - 1.0)).clamp(0.0, 0.5))
     }
 
     /// Returns the corresponding quantile from above, negated.
-    fn mirrored(&self, level: f64) -> f64 {
+    fn upper_quantile(&self, level: f64) -> f64 {
         let held = f64::from(self.held);
         -self.at_rank(1.0 - ((level * (held + 1.0) - 1.0) / (held - 1.0)).clamp(0.0, 0.5))
     }
 
-    fn remember(&mut self, error: f32) {
+    fn remember_error(&mut self, error: f32) {
         let Some(place) = self.errors.get_mut(self.next as usize) else {
             return;
         };
         let leaves = std::mem::replace(place, error);
         let full = self.held as usize == self.sorted.len();
-        replace(
+        replace_sorted(
             &mut self.sorted,
             self.held as usize,
             full.then_some(leaves),

@@ -2,7 +2,7 @@
 
 /// Kind of error to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Error {
+pub enum ErrorMeasure {
     /// The mean absolute error.
     Absolute,
     /// The mean squared error.
@@ -40,10 +40,10 @@ impl BestByPastError {
 
     /// Returns the index of the predictor with the least error so far, the first of equal ones.
     #[must_use]
-    pub fn best(&self, by: Error) -> usize {
+    pub fn best(&self, by: ErrorMeasure) -> usize {
         let error = |sums: &(f64, f64)| match by {
-            Error::Absolute => sums.0,
-            Error::Squared => sums.1,
+            ErrorMeasure::Absolute => sums.0,
+            ErrorMeasure::Squared => sums.1,
         };
         let all = self.sums.iter().map(error).enumerate();
         all.reduce(|best, next| if next.1 < best.1 { next } else { best })
@@ -53,11 +53,11 @@ impl BestByPastError {
     /// Returns the mean error of a predictor so far, on the scale of the predictions, or `None`
     /// before the first value.
     #[must_use]
-    pub fn mean(&self, expert: usize, by: Error) -> Option<f64> {
+    pub fn mean(&self, expert: usize, by: ErrorMeasure) -> Option<f64> {
         let (absolute, squared) = self.sums.get(expert)?;
         let sum = match by {
-            Error::Absolute => absolute,
-            Error::Squared => squared,
+            ErrorMeasure::Absolute => absolute,
+            ErrorMeasure::Squared => squared,
         };
         (self.count > 0).then(|| sum / self.count as f64)
     }
@@ -75,16 +75,19 @@ mod tests {
     fn the_least_error_wins_by_either_measure() {
         let mut best = BestByPastError::new(2);
         assert_eq!(
-            (best.best(Error::Absolute), best.mean(0, Error::Absolute)),
+            (
+                best.best(ErrorMeasure::Absolute),
+                best.mean(0, ErrorMeasure::Absolute)
+            ),
             (0, None)
         );
         // The first errs by 3 once in four times, the second by 1 each time.
         for predicted in [[3.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]] {
             best.update(&predicted, 0.0);
         }
-        assert_eq!(best.best(Error::Absolute), 0);
-        assert_eq!(best.best(Error::Squared), 1);
-        assert_eq!(best.mean(0, Error::Absolute), Some(0.75));
-        assert_eq!(best.mean(0, Error::Squared), Some(2.25));
+        assert_eq!(best.best(ErrorMeasure::Absolute), 0);
+        assert_eq!(best.best(ErrorMeasure::Squared), 1);
+        assert_eq!(best.mean(0, ErrorMeasure::Absolute), Some(0.75));
+        assert_eq!(best.mean(0, ErrorMeasure::Squared), Some(2.25));
     }
 }

@@ -14,7 +14,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// Records whether a value fell into its band.
-    pub fn note(&mut self, held: bool) {
+    pub fn record(&mut self, held: bool) {
         let at = self.count % MAX_OUTCOMES;
         if let Some(word) = self.held.get_mut((at / 64) as usize) {
             let bit = 1 << (at % 64);
@@ -58,7 +58,7 @@ mod tests {
             outcomes in prop::collection::vec(any::<bool>(), 0..2300),
         ) {
             let mut coverage = Coverage::default();
-            outcomes.iter().for_each(|held| coverage.note(*held));
+            outcomes.iter().for_each(|held| coverage.record(*held));
             for last in [1, 100, 1000] {
                 let expected = outcomes.len().checked_sub(last).map(|from| {
                     outcomes[from..].iter().filter(|held| **held).count() as f64 / last as f64
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn coverage_of_no_outcomes_is_unknown() {
         let mut coverage = Coverage::default();
-        coverage.note(true);
+        coverage.record(true);
         assert_eq!(coverage.over_last(0), None);
         assert_eq!(coverage.over_last(1), Some(1.0));
         assert_eq!(coverage.over_last(1001), None);

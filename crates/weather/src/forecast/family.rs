@@ -60,7 +60,7 @@ impl Expert {
 
 /// The predictors of one series, with their predictions.
 #[derive(Debug, Clone)]
-pub struct Family {
+pub struct PredictorFamily {
     past: Windows,
     experts: Box<[Expert]>,
     /// Prediction of each for the next value.
@@ -68,9 +68,9 @@ pub struct Family {
     names: &'static [&'static str],
 }
 
-impl Family {
+impl PredictorFamily {
     /// Maximum number of predictors in a family.
-    pub const MAX: usize = 21;
+    pub const MAX_PREDICTORS: usize = 21;
 
     /// Creates the full family: last value, running mean, means and medians of 5, 11, 21 and 51
     /// values, trimmed means of 31 and 51, exponential smoothing with six gains, a damped trend,
@@ -92,7 +92,7 @@ impl Family {
             Expert::AdaptiveMean(AdaptiveMean::default()),
             Expert::AdaptiveMedian(AdaptiveMedian::default()),
         ]);
-        Self::of(WINDOWS, experts, &NAMES)
+        Self::with_experts(WINDOWS, experts, &NAMES)
     }
 
     /// Creates the small family: last value, running mean, median of 5, means of 5 and 21, trimmed
@@ -110,10 +110,14 @@ impl Family {
             Expert::ExponentialSmoothing(ExponentialSmoothing::new(0.3)),
             Expert::ExponentialSmoothing(ExponentialSmoothing::new(0.5)),
         ];
-        Self::of(SMALL_WINDOWS, experts, &SMALL_NAMES)
+        Self::with_experts(SMALL_WINDOWS, experts, &SMALL_NAMES)
     }
 
-    fn of(sizes: &'static [usize], experts: Vec<Expert>, names: &'static [&'static str]) -> Self {
+    fn with_experts(
+        sizes: &'static [usize],
+        experts: Vec<Expert>,
+        names: &'static [&'static str],
+    ) -> Self {
         Self {
             past: Windows::new(sizes),
             predicted: vec![0.0; experts.len()].into(),
@@ -149,7 +153,7 @@ impl Family {
     }
 }
 
-const NAMES: [&str; Family::MAX] = [
+const NAMES: [&str; PredictorFamily::MAX_PREDICTORS] = [
     "last value",
     "running mean",
     "mean of 5",

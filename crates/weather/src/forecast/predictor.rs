@@ -163,7 +163,7 @@ impl Predictor for Trend {
 
 /// Choice of a window. It moves to the neighbour that would have erred less.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ladder {
+struct WindowLadder {
     window: u8,
     /// Number of values since the last move.
     stayed: u8,
@@ -171,7 +171,7 @@ struct Ladder {
     errors: [f32; 3],
 }
 
-impl Ladder {
+impl WindowLadder {
     /// Weight of past errors at each step, so that one value alone does not cause a move.
     const ERROR_WEIGHT_KEPT: f32 = 0.9;
 
@@ -203,7 +203,7 @@ impl Ladder {
         self.errors = [0.0; 3];
     }
 
-    fn around(self) -> [usize; 3] {
+    fn neighbours(self) -> [usize; 3] {
         let window = usize::from(self.window);
         [window.saturating_sub(1), window, window + 1]
     }
@@ -213,14 +213,14 @@ impl Ladder {
 /// would have erred less.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMean {
-    ladder: Ladder,
+    ladder: WindowLadder,
     predicted: [f32; 3],
 }
 
 /// Predicts the median of a window of adaptive size, chosen in the same way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMedian {
-    ladder: Ladder,
+    ladder: WindowLadder,
     predicted: [f32; 3],
 }
 
@@ -233,7 +233,7 @@ macro_rules! adaptive {
                 let last = past.sizes().len().saturating_sub(1);
                 self.predicted = self
                     .ladder
-                    .around()
+                    .neighbours()
                     .map(|window| past.$of(window.min(last)) as f32);
             }
 

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Coverage, LEVELS};
+use super::{Coverage, QUANTILE_LEVELS};
 use crate::Quantiles;
 
 /// End of a copy with a promised finishing time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Ending {
+pub enum CopyEnding {
     /// It took so many seconds.
     Took(f64),
     /// It was abandoned, or is still running, after so many seconds.
@@ -17,7 +17,7 @@ pub enum Ending {
 
 /// Reason why a promise is not scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum NotScored {
+pub enum ScoreError {
     /// The time is not finite and above zero: leave out such copies.
     #[error("a copy took a time that is not above zero and finite: leave such copies out")]
     Time,
@@ -29,7 +29,7 @@ pub enum NotScored {
 /// Comparison of promised with actual copy times. All times are in seconds from the start of the
 /// copy.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ledger {
+pub struct PromiseLedger {
     coverage: Coverage,
     /// Number of copies that finished by each of the three times.
     by: [u64; 3],
@@ -43,7 +43,7 @@ pub struct Ledger {
 
 /// Score of the promises so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct PromiseReport {
     /// Number of scored promises.
     pub scored: u64,
     /// Number of copies that were abandoned before it was clear if they would meet their time.
@@ -64,22 +64,22 @@ pub struct Report {
     pub pinball: Option<f64>,
 }
 
-impl Ledger {
+impl PromiseLedger {
     /// Scores a promise. A copy that was abandoned after its p90 has broken it; one that was
     /// abandoned earlier leaves it undecided.
     ///
     /// # Errors
     /// [`NotScored`] if the times are invalid; then nothing is recorded.
-    pub fn settle(&mut self, promised: Quantiles, ending: Ending) -> Result<(), NotScored> {
+    pub fn score(&mut self, promised: Quantiles, ending: CopyEnding) -> Result<(), ScoreError> {
         let times = [promised.p10, promised.p50, promised.p90];
-        if !times.iter().all(|time| possible(*time)) || !times.is_sorted() {
-            return Err(NotScored::Promise);
+        if !times.iter().all(|time| is_valid_time(*time)) || !times.is_sorted() {
+            return Err(ScoreError::Promise);
         }
-        let (Ending::Took(seconds) | Ending::MoreThan(seconds)) = ending;
-        if !possible(seconds) {
-            return Err(NotScored::Time);
+        let (CopyEnding::Took(seconds) | CopyEnding::MoreThan(seconds)) = ending;
+        if !is_valid_time(seconds) {
+            return Err(ScoreError::Time);
         }
-        if let Ending::MoreThan(seconds) = ending
+        if let CopyEnding::MoreThan(seconds) = ending
             && seconds <= promised.p90
         {
             self.undecided += 1;
@@ -88,16 +88,16 @@ impl Ledger {
         self.scored += 1;
         let within = (promised.p10..=promised.p90).contains(&seconds);
         self.within += u64::from(within);
-        self.coverage.note(within);
-        for ((time, level), by) in times.into_iter().zip(LEVELS).zip(&mut self.by) {
+        self.coverage.record(within);
+        for ((time, level), by) in times.into_iter().zip(QUANTILE_LEVELS).zip(&mut self.by) {
             let over = f64::from(u8::from(seconds <= time));
             *by += over as u64;
             self.brier += (over - level).powi(2) / 3.0;
         }
         // An abandoned copy's distance beyond its p90 is unknown, so only the breach is scored.
-        if let Ending::Took(seconds) = ending {
+        if let CopyEnding::Took(seconds) = ending {
             self.pinballs += 1;
-            for (time, level) in times.into_iter().zip(LEVELS) {
+            for (time, level) in times.into_iter().zip(QUANTILE_LEVELS) {
                 let beyond = seconds.ln() - time.ln();
                 self.pinball += (level * beyond).max((level - 1.0) * beyond) / 3.0;
             }
@@ -107,9 +107,9 @@ impl Ledger {
 
     /// Returns the score so far.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> PromiseReport {
         let of = |sum: f64, count: u64| (count > 0).then(|| sum / count as f64);
-        Report {
+        PromiseReport {
             scored: self.scored,
             undecided: self.undecided,
             within: of(self.within as f64, self.scored),
@@ -122,7 +122,7 @@ impl Ledger {
     }
 }
 
-fn possible(seconds: f64) -> bool {
+fn is_valid_time(seconds: f64) -> bool {
     seconds.is_finite() && seconds > 0.0
 }
 
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_calibrated_promise_scores_what_it_should() {
-        let mut ledger = Ledger::default();
+        let mut ledger = PromiseLedger::default();
         for tenth in 0..10 {
             let seconds = match tenth {
                 0 => 0.5,
@@ -148,7 +148,7 @@ mod tests {
                 5..9 => 3.0,
                 _ => 8.0,
             };
-            ledger.settle(PROMISED, Ending::Took(seconds)).unwrap();
+            ledger.score(PROMISED, CopyEnding::Took(seconds)).unwrap();
         }
         let report = ledger.report();
         assert_eq!(report.within, Some(0.8));
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn abandoned_copies_count_once_they_exceed_p90() {
-        let mut ledger = Ledger::default();
-        ledger.settle(PROMISED, Ending::MoreThan(3.0)).unwrap();
+        let mut ledger = PromiseLedger::default();
+        ledger.score(PROMISED, CopyEnding::MoreThan(3.0)).unwrap();
         assert_eq!((ledger.report().scored, ledger.report().undecided), (0, 1));
-        ledger.settle(PROMISED, Ending::MoreThan(5.0)).unwrap();
+        ledger.score(PROMISED, CopyEnding::MoreThan(5.0)).unwrap();
         let report = ledger.report();
         assert_eq!((report.within, report.over_by), (Some(0.0), Some([0.0; 3])));
         assert_eq!(report.pinball, None);
@@ -173,9 +173,9 @@ mod tests {
     #[test]
     fn pinball_loss_is_zero_for_exact_promises() {
         let of = |seconds| {
-            let mut ledger = Ledger::default();
+            let mut ledger = PromiseLedger::default();
             ledger
-                .settle(Quantiles::exactly(2.0), Ending::Took(seconds))
+                .score(Quantiles::exactly(2.0), CopyEnding::Took(seconds))
                 .unwrap();
             ledger.report().pinball.unwrap()
         };
@@ -192,11 +192,11 @@ mod tests {
                 0..50,
             ),
         ) {
-            let mut ledger = Ledger::default();
+            let mut ledger = PromiseLedger::default();
             for ([p10, p50, p90], seconds, over) in promises {
                 let before = ledger.report();
-                let ending = if over { Ending::Took(seconds) } else { Ending::MoreThan(seconds) };
-                if ledger.settle(Quantiles { p10, p50, p90 }, ending).is_err() {
+                let ending = if over { CopyEnding::Took(seconds) } else { CopyEnding::MoreThan(seconds) };
+                if ledger.score(Quantiles { p10, p50, p90 }, ending).is_err() {
                     prop_assert_eq!(ledger.report(), before);
                 }
                 let report = ledger.report();

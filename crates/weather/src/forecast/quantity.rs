@@ -16,7 +16,7 @@ const SMALLEST_RATE: f64 = 1e5;
 /// is that the band of a series stays meaningful when the series changes by orders of magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Quantity {
+pub enum ForecastQuantity {
     /// Rate that is available to a transfer on the path, in bit/s. The scale is logarithmic, and
     /// linear below 100 kbit/s, so that it includes an outage.
     Rate,
@@ -28,7 +28,7 @@ pub enum Quantity {
     Loss,
 }
 
-impl Quantity {
+impl ForecastQuantity {
     /// All quantities.
     pub const ALL: [Self; 3] = [Self::Rate, Self::RoundTrip, Self::Loss];
 
@@ -102,7 +102,7 @@ mod tests {
     proptest! {
         #[test]
         fn values_round_trip_through_the_scale_within_range(share in 0.0..=1.0_f64, place: f64) {
-            for quantity in Quantity::ALL {
+            for quantity in ForecastQuantity::ALL {
                 let (from, to) = quantity.scale();
                 let value = quantity.from_scale(from + share * (to - from));
                 let back = quantity.from_scale(quantity.to_scale(value));

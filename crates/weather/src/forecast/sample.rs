@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-use super::Quantity;
+use super::ForecastQuantity;
 
 /// Microseconds since an epoch that all samples of a series share.
-pub type Moment = i64;
+pub type MomentMicros = i64;
 
 /// Number of consecutive late samples, each newer than the one before, that are taken as a clock
 /// that was set back. The series resumes from them.
@@ -17,40 +17,40 @@ const MAX_INTERVAL_GROWTH: f64 = 4.0;
 /// One measurement of one quantity of one path. Each combination of conditions (size, streams,
 /// congestion control) has its own series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sample {
+pub struct SeriesSample {
     /// Time of the measurement.
-    pub at: Moment,
+    pub at: MomentMicros,
     /// Value in the quantity's unit.
     pub value: f64,
     /// Relation of the value to the quantity.
-    pub bound: Bound,
+    pub bound: SampleBound,
 }
 
-impl Sample {
+impl SeriesSample {
     /// Creates a sample of an exact value.
     #[must_use]
-    pub const fn exact(at: Moment, value: f64) -> Self {
+    pub const fn exact(at: MomentMicros, value: f64) -> Self {
         Self {
             at,
             value,
-            bound: Bound::Exact,
+            bound: SampleBound::Exact,
         }
     }
 
     /// Creates a sample of a lower bound.
     #[must_use]
-    pub const fn at_least(at: Moment, value: f64) -> Self {
+    pub const fn at_least(at: MomentMicros, value: f64) -> Self {
         Self {
             at,
             value,
-            bound: Bound::AtLeast,
+            bound: SampleBound::AtLeast,
         }
     }
 }
 
 /// Relation of a sample to the quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
+pub enum SampleBound {
     /// The quantity had this value.
     Exact,
     /// The quantity had this value or a greater one. For example, the rate of a flow that its
@@ -60,7 +60,7 @@ pub enum Bound {
 
 /// Reason why a sample does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
-pub enum Rejected {
+pub enum SampleRejection {
     /// The value is not a number, or infinite: leave out such samples.
     #[error("the value is not a finite number: leave such samples out")]
     NotFinite,
@@ -87,15 +87,15 @@ pub enum Rejected {
 
 /// Timeline of a series: accepts new samples, and tracks their typical interval.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Intake {
-    newest: Option<Moment>,
+pub(super) struct SampleFilter {
+    newest: Option<MomentMicros>,
     /// Typical time between samples, in microseconds; zero while it is unknown.
     interval: f32,
-    late: Moment,
+    late: MomentMicros,
     late_in_row: u8,
 }
 
-impl Intake {
+impl SampleFilter {
     pub(super) const fn new() -> Self {
         Self {
             newest: None,
@@ -110,28 +110,32 @@ impl Intake {
     ///
     /// # Errors
     /// [`Rejected`] if the sample does not count.
-    pub(super) fn take(&mut self, quantity: Quantity, sample: Sample) -> Result<f64, Rejected> {
-        let Sample { at, value, .. } = sample;
+    pub(super) fn take(
+        &mut self,
+        quantity: ForecastQuantity,
+        sample: SeriesSample,
+    ) -> Result<f64, SampleRejection> {
+        let SeriesSample { at, value, .. } = sample;
         if !value.is_finite() {
-            return Err(Rejected::NotFinite);
+            return Err(SampleRejection::NotFinite);
         }
         let (least, most) = quantity.range();
         if value < least || value > most {
-            return Err(Rejected::OutOfRange { value, least, most });
+            return Err(SampleRejection::OutOfRange { value, least, most });
         }
         let Some(newest) = self.newest else {
             self.newest = Some(at);
             return Ok(1.0);
         };
         if at == newest {
-            return Err(Rejected::Duplicate);
+            return Err(SampleRejection::Duplicate);
         }
         if at < newest {
             let follows = self.late_in_row > 0 && at > self.late;
             self.late_in_row = if follows { self.late_in_row + 1 } else { 1 };
             self.late = at;
             if self.late_in_row < CLOCK_STEP_SAMPLES {
-                return Err(Rejected::Late {
+                return Err(SampleRejection::Late {
                     by_us: newest.saturating_sub(at),
                 });
             }
@@ -139,7 +143,7 @@ impl Intake {
             self.accept(at);
             return Ok(1.0);
         }
-        let steps = self.steps(at);
+        let steps = self.intervals_until(at);
         let interval = at.saturating_sub(newest) as f64;
         let typical = f64::from(self.interval);
         self.interval = if typical > 0.0 {
@@ -151,13 +155,13 @@ impl Intake {
         Ok(steps)
     }
 
-    fn accept(&mut self, at: Moment) {
+    fn accept(&mut self, at: MomentMicros) {
         self.newest = Some(at);
         self.late_in_row = 0;
     }
 
     /// Returns the time from the newest sample to `at`, in typical intervals, at least one.
-    pub(super) fn steps(&self, at: Moment) -> f64 {
+    pub(super) fn intervals_until(&self, at: MomentMicros) -> f64 {
         match self.newest {
             Some(newest) if self.interval > 0.0 => {
                 (at.saturating_sub(newest) as f64 / f64::from(self.interval)).max(1.0)
@@ -166,7 +170,7 @@ impl Intake {
         }
     }
 
-    pub(super) const fn newest(&self) -> Option<Moment> {
+    pub(super) const fn newest(&self) -> Option<MomentMicros> {
         self.newest
     }
 }

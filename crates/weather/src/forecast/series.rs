@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::best::{BestByPastError, Error};
-use super::sample::Intake;
-use super::{Band, Bound, Coverage, Family, FixedShare, Moment, Quantity, Rejected, Sample, Tails};
+use super::best::{BestByPastError, ErrorMeasure};
+use super::sample::SampleFilter;
+use super::{
+    Band, BandLimits, Coverage, FixedShare, ForecastQuantity, MomentMicros, PredictorFamily,
+    SampleBound, SampleRejection, SeriesSample,
+};
 use crate::Quantiles;
 
 /// Horizons of forecasts, in samples: the next one, and the eighth.
@@ -16,7 +19,7 @@ pub const HORIZONS: [usize; 2] = [1, 8];
 const LEARNING_RATE: f64 = 2.0;
 
 /// Share of the weight that is spread after each sample.
-const SHARE: f64 = 0.005;
+const WEIGHT_SHARE: f64 = 0.005;
 
 /// Maximum distance from the mixture, in typical errors, at which predictions and values count. A
 /// loss of one is twice that.
@@ -30,14 +33,14 @@ const GAP_INTERVALS: f64 = 4.0;
 
 /// Amount of state of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Detail {
+pub enum SeriesDetail {
     /// All predictors, the last 128 errors, every horizon.
     Full,
     /// Nine predictors, the last 64 errors, the next sample only. For very many series.
     Compact,
 }
 
-impl Detail {
+impl SeriesDetail {
     pub(super) const fn errors(self) -> usize {
         match self {
             Self::Full => 128,
@@ -55,7 +58,7 @@ impl Detail {
 
 /// A forecast of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Forecast {
+pub struct SeriesForecast {
     /// Expected value in the quantity's unit: ordered, finite, and within the quantity's range.
     pub quantiles: Quantiles,
     /// Horizon in samples; one is the next sample.
@@ -72,19 +75,19 @@ pub struct Forecast {
 /// Samples of one quantity of one path, reduced to what forecasts need.
 #[derive(Debug, Clone)]
 pub struct Series {
-    quantity: Quantity,
-    intake: Intake,
+    quantity: ForecastQuantity,
+    intake: SampleFilter,
     samples: u64,
-    family: Family,
+    family: PredictorFamily,
     mixture: FixedShare,
     best: BestByPastError,
-    next: Next,
+    next: NextPrediction,
     horizons: Box<[Horizon]>,
 }
 
 /// Prediction of the next sample, on the quantity's scale.
 #[derive(Debug, Clone, Copy, Default)]
-struct Next {
+struct NextPrediction {
     /// Prediction of the mixture.
     forecast: f64,
     /// Centre of the predictions; those further away than `counted` are clamped.
@@ -98,46 +101,46 @@ struct Horizon {
     band: Band,
     coverage: Coverage,
     /// Forecasts of the samples to come, in a ring; the oldest is at `next`.
-    issued: Box<[Option<Issued>]>,
+    issued: Box<[Option<IssuedForecast>]>,
     next: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Issued {
+struct IssuedForecast {
     forecast: f64,
-    tails: Tails,
+    tails: BandLimits,
 }
 
 impl Series {
     /// Creates a series without samples.
     #[must_use]
-    pub fn new(quantity: Quantity, detail: Detail) -> Self {
+    pub fn new(quantity: ForecastQuantity, detail: SeriesDetail) -> Self {
         let family = match detail {
-            Detail::Full => Family::full(),
-            Detail::Compact => Family::small(),
+            SeriesDetail::Full => PredictorFamily::full(),
+            SeriesDetail::Compact => PredictorFamily::small(),
         };
         let experts = family.predicted().len();
         let horizon = |ahead: &usize| Horizon {
-            band: Band::of(quantity, detail),
+            band: Band::for_quantity(quantity, detail),
             coverage: Coverage::default(),
             issued: vec![None; *ahead].into(),
             next: 0,
         };
         Self {
             quantity,
-            intake: Intake::new(),
+            intake: SampleFilter::new(),
             samples: 0,
-            mixture: FixedShare::new(experts, LEARNING_RATE, SHARE),
+            mixture: FixedShare::new(experts, LEARNING_RATE, WEIGHT_SHARE),
             best: BestByPastError::new(experts),
             family,
-            next: Next::default(),
+            next: NextPrediction::default(),
             horizons: detail.horizons().iter().map(horizon).collect(),
         }
     }
 
     /// Returns the quantity.
     #[must_use]
-    pub const fn quantity(&self) -> Quantity {
+    pub const fn quantity(&self) -> ForecastQuantity {
         self.quantity
     }
 
@@ -149,7 +152,7 @@ impl Series {
 
     /// Returns the time of the newest sample.
     #[must_use]
-    pub const fn newest(&self) -> Option<Moment> {
+    pub const fn newest(&self) -> Option<MomentMicros> {
         self.intake.newest()
     }
 
@@ -161,16 +164,16 @@ impl Series {
     ///
     /// # Errors
     /// [`Rejected`] if it is not a value of the quantity, or not newer than the newest.
-    pub fn observe(&mut self, sample: Sample) -> Result<(), Rejected> {
+    pub fn observe(&mut self, sample: SeriesSample) -> Result<(), SampleRejection> {
         let steps = self.intake.take(self.quantity, sample)?;
         let value = self.quantity.to_scale(sample.value);
-        let exact = sample.bound == Bound::Exact;
+        let exact = sample.bound == SampleBound::Exact;
         let first = self.samples == 0;
         if !first {
-            self.judge(value, exact);
+            self.score_predictions(value, exact);
         }
         if steps > GAP_INTERVALS {
-            self.mixture.pass(steps.min(MAX_GAP_STEPS) as u32);
+            self.mixture.pass_steps(steps.min(MAX_GAP_STEPS) as u32);
         }
         self.samples = self.samples.saturating_add(1);
         if exact || first || value > self.next.forecast {
@@ -181,8 +184,8 @@ impl Series {
     }
 
     /// Compares the predictions with the actual value.
-    fn judge(&mut self, value: f64, exact: bool) {
-        let Next {
+    fn score_predictions(&mut self, value: f64, exact: bool) {
+        let NextPrediction {
             centre, counted, ..
         } = self.next;
         let near = |place: f64| place.clamp(centre - counted, centre + counted);
@@ -198,10 +201,10 @@ impl Series {
             self.best.update(self.family.predicted(), value);
         }
         for horizon in &mut self.horizons {
-            if let Some(issued) = horizon.due()
+            if let Some(issued) = horizon.due_forecast()
                 && exact
             {
-                horizon.judge(issued, value);
+                horizon.score(issued, value);
             }
         }
     }
@@ -223,7 +226,7 @@ impl Series {
         let counted = MAX_COUNTED_ERROR * typical;
         let near = predicted().map(|place| place.clamp(centre - counted, centre + counted));
         let forecast = self.mixture.mix(near).clamp(from, to);
-        self.next = Next {
+        self.next = NextPrediction {
             forecast,
             centre,
             counted,
@@ -235,17 +238,17 @@ impl Series {
 
     /// Returns the forecast of the next sample, or `None` before the first.
     #[must_use]
-    pub fn forecast(&self) -> Option<Forecast> {
-        self.issued(self.horizons.first()?)
+    pub fn forecast(&self) -> Option<SeriesForecast> {
+        self.forecast_at_horizon(self.horizons.first()?)
     }
 
     /// Returns the forecast for a moment. It uses the horizon that reaches it at the typical
     /// interval of the series, or else the longest.
     #[must_use]
-    pub fn forecast_at(&self, moment: Moment) -> Option<Forecast> {
-        let steps = self.intake.steps(moment).round();
+    pub fn forecast_at(&self, moment: MomentMicros) -> Option<SeriesForecast> {
+        let steps = self.intake.intervals_until(moment).round();
         let reaches = |horizon: &&Horizon| horizon.issued.len() as f64 >= steps;
-        self.issued(
+        self.forecast_at_horizon(
             self.horizons
                 .iter()
                 .find(reaches)
@@ -253,16 +256,16 @@ impl Series {
         )
     }
 
-    fn issued(&self, horizon: &Horizon) -> Option<Forecast> {
+    fn forecast_at_horizon(&self, horizon: &Horizon) -> Option<SeriesForecast> {
         if self.samples == 0 {
             return None;
         }
-        let Tails {
+        let BandLimits {
             lower,
             middle,
             upper,
         } = horizon.band.around(self.next.forecast);
-        Some(Forecast {
+        Some(SeriesForecast {
             quantiles: Quantiles {
                 p10: self.quantity.from_scale(lower),
                 p50: self.quantity.from_scale(middle),
@@ -278,7 +281,7 @@ impl Series {
     /// Returns the predictor with the least error so far and its prediction, in the quantity's
     /// unit. Returns `None` before the first sample.
     #[must_use]
-    pub fn best(&self, by: Error) -> Option<(&'static str, f64)> {
+    pub fn best(&self, by: ErrorMeasure) -> Option<(&'static str, f64)> {
         let index = self.best.best(by);
         self.predictions().nth(index)
     }
@@ -315,13 +318,13 @@ impl Series {
 
 impl Horizon {
     /// Returns the forecast that was issued for the sample that has arrived, if there was one.
-    fn due(&self) -> Option<Issued> {
+    fn due_forecast(&self) -> Option<IssuedForecast> {
         self.issued.get(self.next as usize).copied().flatten()
     }
 
-    fn judge(&mut self, issued: Issued, value: f64) {
-        let Tails { lower, upper, .. } = issued.tails;
-        self.coverage.note((lower..=upper).contains(&value));
+    fn score(&mut self, issued: IssuedForecast, value: f64) {
+        let BandLimits { lower, upper, .. } = issued.tails;
+        self.coverage.record((lower..=upper).contains(&value));
         self.band.update(issued.forecast, issued.tails, value);
     }
 
@@ -329,7 +332,7 @@ impl Horizon {
     fn issue(&mut self, forecast: f64) {
         let tails = self.band.around(forecast);
         if let Some(place) = self.issued.get_mut(self.next as usize) {
-            *place = Some(Issued { forecast, tails });
+            *place = Some(IssuedForecast { forecast, tails });
         }
         self.next = (self.next + 1) % self.issued.len().max(1) as u32;
     }

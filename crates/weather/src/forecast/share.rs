@@ -79,7 +79,7 @@ impl FixedShare {
 
     /// Passes `steps` steps without losses. The weights move closer to each other, because the best
     /// expert is less and less likely to be the best still.
-    pub fn pass(&mut self, steps: u32) {
+    pub fn pass_steps(&mut self, steps: u32) {
         let kept = (1.0 - self.share).powf(f64::from(steps));
         let spread = (1.0 - kept) / self.weights.len() as f64;
         for weight in &mut self.weights {

@@ -52,9 +52,9 @@ impl Windows {
                 // The value that leaves is the one from `size` values ago.
                 let oldest = (self.next as usize + capacity - size) % capacity;
                 let leaves = self.ring.get(oldest).copied().unwrap_or_default();
-                replace(window, held, Some(leaves), value);
+                replace_sorted(window, held, Some(leaves), value);
             } else {
-                replace(window, held, None, value);
+                replace_sorted(window, held, None, value);
             }
         }
         if let Some(place) = self.ring.get_mut(self.next as usize) {
@@ -120,7 +120,7 @@ fn mean(values: &[f32]) -> f64 {
 
 /// Inserts `value` into the first `held` elements of `window`, which are sorted. Replaces `leaves`
 /// if it is given.
-pub(super) fn replace(window: &mut [f32], held: usize, leaves: Option<f32>, value: f32) {
+pub(super) fn replace_sorted(window: &mut [f32], held: usize, leaves: Option<f32>, value: f32) {
     let rank = |window: &[f32], value: f32| {
         window.get(..held).map_or(0, |held| {
             held.partition_point(|other| other.total_cmp(&value).is_lt())

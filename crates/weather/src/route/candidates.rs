@@ -6,12 +6,12 @@
 //! the search limited to the best routes by rough estimate.
 
 use super::expected::{HOST_SECONDS, ROUND_TRIPS_AROUND};
-use super::map::{HopId, Map};
-use super::{MAX_DEPOTS, NodeId, Transfer, Via};
+use super::map::{HopId, RouteMap};
+use super::{MAX_DEPOTS, NodeId, RouteDepots, Transfer};
 
 /// Limits of the search. Up to the first two, nothing is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct SearchBounds {
     /// Number of partial routes of one length up to which all are extended.
     pub all_beginnings: usize,
     /// Number of complete routes up to which all are evaluated.
@@ -22,7 +22,7 @@ pub struct Bounds {
     pub routes: usize,
 }
 
-impl Default for Bounds {
+impl Default for SearchBounds {
     /// Returns bounds that leave out nothing with up to six depots: 30 partial routes of two
     /// depots, and 156 routes.
     fn default() -> Self {
@@ -37,16 +37,16 @@ impl Default for Bounds {
 
 /// A route with its rough time at the medians, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+pub struct RouteCandidate {
     /// Depots of the route.
-    pub via: Via,
+    pub via: RouteDepots,
     /// Rough time in seconds.
     pub about: f64,
 }
 
 #[derive(Clone, Copy)]
-struct Beginning {
-    via: Via,
+struct PartialRoute {
+    via: RouteDepots,
     at: NodeId,
     rtt: f64,
     /// Lower bound and rough estimate of the data's time on the slowest hop, in seconds.
@@ -54,9 +54,9 @@ struct Beginning {
     about: f64,
 }
 
-impl Beginning {
+impl PartialRoute {
     /// Returns the route extended by one hop, with the lower bound and rough estimate of its time.
-    fn grown(&self, rtt: f32, (least, about): (f64, f64), at: NodeId, via: Via) -> Self {
+    fn extended(&self, rtt: f32, (least, about): (f64, f64), at: NodeId, via: RouteDepots) -> Self {
         Self {
             via,
             at,
@@ -70,28 +70,28 @@ impl Beginning {
         HOST_SECONDS + ROUND_TRIPS_AROUND * self.rtt + self.least
     }
 
-    fn about_time(&self) -> f64 {
+    fn estimated_time(&self) -> f64 {
         HOST_SECONDS + ROUND_TRIPS_AROUND * self.rtt + self.about
     }
 }
 
 /// Reusable memory of the search.
 #[derive(Debug, Clone, Default)]
-pub struct Scratch {
+pub struct SearchScratch {
     /// For each node, the index of its hop to the destination plus one; 0 if it has no such hop.
     last: Vec<u32>,
     hops: Vec<(NodeId, HopId)>,
 }
 
-impl Scratch {
-    fn aim(&mut self, map: &Map, to: NodeId) {
+impl SearchScratch {
+    fn prepare(&mut self, map: &RouteMap, to: NodeId) {
         for (node, _) in self.hops.drain(..) {
             if let Some(place) = self.last.get_mut(node.index()) {
                 *place = 0;
             }
         }
         self.last.resize(map.nodes(), 0);
-        for (hop, from) in map.entering(to) {
+        for (hop, from) in map.hops_entering(to) {
             if map.is_usable(hop) {
                 self.last[from.index()] = self.hops.len() as u32 + 1;
                 self.hops.push((from, hop));
@@ -108,21 +108,21 @@ impl Scratch {
 /// Finds the routes with depots that could take less than `below` seconds, the fastest by rough
 /// estimate first. No route passes a dead or unknown hop.
 #[must_use]
-pub fn candidates(
-    map: &Map,
-    scratch: &mut Scratch,
+pub fn find_candidates(
+    map: &RouteMap,
+    scratch: &mut SearchScratch,
     from: NodeId,
     to: NodeId,
     transfer: &Transfer,
     below: f64,
-    bounds: &Bounds,
-) -> Vec<Candidate> {
-    scratch.aim(map, to);
+    bounds: &SearchBounds,
+) -> Vec<RouteCandidate> {
+    scratch.prepare(map, to);
     let (bytes, streams) = (transfer.bytes as f64, f64::from(transfer.streams.max(1)));
-    let relay = |node: NodeId| map.relayed(node, streams);
-    let mut found: Vec<Candidate> = Vec::new();
-    let start = Beginning {
-        via: Via::DIRECT,
+    let relay = |node: NodeId| map.relay_rate(node, streams);
+    let mut found: Vec<RouteCandidate> = Vec::new();
+    let start = PartialRoute {
+        via: RouteDepots::DIRECT,
         at: from,
         rtt: 0.0,
         least: 0.0,
@@ -133,7 +133,7 @@ pub fn candidates(
         let is_last = depots == MAX_DEPOTS;
         let mut grown = Vec::new();
         for beginning in &beginnings {
-            for (hop, depot) in map.leaving(beginning.at) {
+            for (hop, depot) in map.hops_leaving(beginning.at) {
                 if depot == to || depot == from || !map.is_usable(hop) {
                     continue;
                 }
@@ -142,12 +142,12 @@ pub fn candidates(
                     continue;
                 }
                 let Some(cap) = relay(depot) else { continue };
-                let Some(via) = beginning.via.and_then(depot) else {
+                let Some(via) = beginning.via.with_depot(depot) else {
                     continue;
                 };
                 let rough = map.rough(hop);
                 let next =
-                    beginning.grown(rough.rtt, rough.seconds(bytes, streams, cap), depot, via);
+                    beginning.extended(rough.rtt, rough.seconds(bytes, streams, cap), depot, via);
                 if next.least_time() < below {
                     grown.push(next);
                 }
@@ -159,38 +159,38 @@ pub fn candidates(
             };
             let cap = relay(beginning.at).unwrap_or(f64::INFINITY);
             let rough = map.rough(hop);
-            let whole = beginning.grown(
+            let whole = beginning.extended(
                 rough.rtt,
                 rough.seconds(bytes, streams, cap),
                 to,
                 beginning.via,
             );
             if whole.least_time() < below {
-                found.push(Candidate {
+                found.push(RouteCandidate {
                     via: whole.via,
-                    about: whole.about_time(),
+                    about: whole.estimated_time(),
                 });
             }
         }
         if is_last {
             break;
         }
-        keep(
+        keep_best(
             &mut grown,
             bounds.all_beginnings,
             bounds.beginnings,
-            Beginning::about_time,
+            PartialRoute::estimated_time,
         );
         beginnings = grown;
     }
-    keep(&mut found, bounds.all_routes, bounds.routes, |route| {
+    keep_best(&mut found, bounds.all_routes, bounds.routes, |route| {
         route.about
     });
     found
 }
 
 /// Sorts the elements, and keeps only the best if there are too many.
-fn keep<T: Copy>(found: &mut Vec<T>, all: usize, best: usize, rank: impl Fn(&T) -> f64) {
+fn keep_best<T: Copy>(found: &mut Vec<T>, all: usize, best: usize, rank: impl Fn(&T) -> f64) {
     if found.len() > all && best > 0 {
         found.select_nth_unstable_by(best - 1, |one, other| rank(one).total_cmp(&rank(other)));
         found.truncate(best);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{Bounds, Scratch, candidates};
+use super::candidates::{SearchBounds, SearchScratch, find_candidates};
 use super::combine::{spread_above, spread_below};
-use super::expected::{Expected, LimitKind};
-use super::explore::{Account, explored};
-use super::map::Map;
-use super::trust::Outcomes;
-use super::{NodeId, Transfer, Via};
+use super::expected::{ExpectedTime, LimitKind};
+use super::explore::{ExplorationAccount, choose_exploration};
+use super::map::RouteMap;
+use super::trust::TransferOutcomes;
+use super::{NodeId, RouteDepots, Transfer};
 use crate::Quantiles;
 
 /// Parameters of the choice.
@@ -64,7 +64,7 @@ impl Default for Policy {
 
 /// Request for a route.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Request {
+pub struct RouteRequest {
     /// Node of the sender.
     pub from: NodeId,
     /// Node of the receiver.
@@ -81,11 +81,11 @@ pub struct Request {
 
 /// A route with its expected time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Rated {
+pub struct RatedRoute {
     /// Depots of the route.
-    pub via: Via,
+    pub via: RouteDepots,
     /// Expected time.
-    pub expected: Expected,
+    pub expected: ExpectedTime,
 }
 
 /// Reason for a choice.
@@ -112,22 +112,22 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Chosen route, the first of [`Self::at_once`].
-    pub via: Via,
+    pub via: RouteDepots,
     /// Reason for the choice.
     pub reason: Reason,
     /// Expected time over this route alone. `None` if it is unknown.
-    pub expected: Option<Expected>,
+    pub expected: Option<ExpectedTime>,
     /// Expected time over the direct route. `None` if it is unknown.
-    pub direct: Option<Expected>,
+    pub direct: Option<ExpectedTime>,
     /// Fastest of the routes that were not chosen.
-    pub next: Option<Rated>,
+    pub next: Option<RatedRoute>,
     /// Routes to use at once, the fastest first, each with its expected share of the work.
-    pub at_once: Vec<(Via, f64)>,
+    pub at_once: Vec<(RouteDepots, f64)>,
     /// Fallback routes in order, if all chosen ones fail. They end with the direct route unless it
     /// is chosen. The caller leaves out those that pass what failed.
-    pub fall_back: Vec<Via>,
+    pub fall_back: Vec<RouteDepots>,
     /// Route to explore, with the number of bytes.
-    pub explore: Option<(Via, u64)>,
+    pub explore: Option<(RouteDepots, u64)>,
 }
 
 impl Choice {
@@ -135,7 +135,7 @@ impl Choice {
     /// connections: the depots of every route in reverse order.
     #[must_use]
     pub fn reversed(&self) -> Self {
-        let rated = |rated: Rated| Rated {
+        let rated = |rated: RatedRoute| RatedRoute {
             via: rated.via.reversed(),
             ..rated
         };
@@ -150,19 +150,19 @@ impl Choice {
                 .iter()
                 .map(|(via, share)| (via.reversed(), *share))
                 .collect(),
-            fall_back: self.fall_back.iter().map(Via::reversed).collect(),
+            fall_back: self.fall_back.iter().map(RouteDepots::reversed).collect(),
             explore: self.explore.map(|(via, bytes)| (via.reversed(), bytes)),
         }
     }
 }
 
 /// Routes in use, for hysteresis. The caller keeps them.
-pub type InUse = BTreeMap<(NodeId, NodeId, u8), Via>;
+pub type RoutesInUse = BTreeMap<(NodeId, NodeId, u8), RouteDepots>;
 
 /// Number of fallback routes for the direct one.
-const FALL_BACKS: usize = 2;
+const MAX_FALLBACKS: usize = 2;
 /// Bounds of the search for fallback routes when none is faster than direct.
-const FALL_BACK_BOUNDS: Bounds = Bounds {
+const FALL_BACK_BOUNDS: SearchBounds = SearchBounds {
     all_beginnings: 4,
     all_routes: 4,
     beginnings: 4,
@@ -170,38 +170,38 @@ const FALL_BACK_BOUNDS: Bounds = Bounds {
 };
 
 /// Minimum number of routes that are evaluated with their uncertainty.
-const LEAST_RATED: usize = 8;
+const MIN_RATED_ROUTES: usize = 8;
 /// Maximum time of a fallback route, as a multiple of the direct route's.
-const FALL_BACK_REACH: f64 = 4.0;
+const MAX_FALLBACK_TIME_FACTOR: f64 = 4.0;
 
 /// Chooser of routes.
 pub struct Chooser<'a> {
     /// Hops with their forecasts.
-    pub map: &'a Map,
+    pub map: &'a RouteMap,
     /// Outcomes of earlier transfers.
-    pub outcomes: &'a Outcomes,
+    pub outcomes: &'a TransferOutcomes,
     /// Parameters.
     pub policy: &'a Policy,
     /// Route that turns out slower than expected, and its factor. For a choice that is repeated
     /// during a transfer.
-    pub slowed: Option<(Via, f64)>,
+    pub slowed: Option<(RouteDepots, f64)>,
     /// Limits of the search.
-    pub bounds: Bounds,
+    pub bounds: SearchBounds,
     /// Reusable memory.
-    pub scratch: Scratch,
+    pub scratch: SearchScratch,
 }
 
 impl<'a> Chooser<'a> {
     /// Creates a chooser with default bounds.
     #[must_use]
-    pub fn new(map: &'a Map, outcomes: &'a Outcomes, policy: &'a Policy) -> Self {
+    pub fn new(map: &'a RouteMap, outcomes: &'a TransferOutcomes, policy: &'a Policy) -> Self {
         Self {
             map,
             outcomes,
             policy,
             slowed: None,
-            bounds: Bounds::default(),
-            scratch: Scratch::default(),
+            bounds: SearchBounds::default(),
+            scratch: SearchScratch::default(),
         }
     }
 
@@ -209,7 +209,7 @@ impl<'a> Chooser<'a> {
     /// transfers between these ends. Returns `None` while the route is held back, or if one of its
     /// hops is unknown or dead.
     #[must_use]
-    pub fn rate(&self, request: &Request, via: &Via) -> Option<Rated> {
+    pub fn rate(&self, request: &RouteRequest, via: &RouteDepots) -> Option<RatedRoute> {
         let (from, to) = (request.from, request.to);
         let factor = self.factor(request, via)?;
         let mut expected = self
@@ -220,13 +220,13 @@ impl<'a> Chooser<'a> {
             p50: expected.time.p50 * factor,
             p90: expected.time.p90 * factor,
         };
-        Some(Rated {
+        Some(RatedRoute {
             via: *via,
             expected,
         })
     }
 
-    fn factor(&self, request: &Request, via: &Via) -> Option<f64> {
+    fn factor(&self, request: &RouteRequest, via: &RouteDepots) -> Option<f64> {
         let factor = self
             .outcomes
             .factor(request.from, request.to, via, request.now)?;
@@ -237,24 +237,28 @@ impl<'a> Chooser<'a> {
     /// Returns all routes with depots that could be faster than direct or serve as a fallback, the
     /// fastest first.
     #[must_use]
-    pub fn rated(&mut self, request: &Request, direct: Option<&Expected>) -> Vec<Rated> {
-        self.rated_until(request, direct, None, usize::MAX)
+    pub fn rate_all(
+        &mut self,
+        request: &RouteRequest,
+        direct: Option<&ExpectedTime>,
+    ) -> Vec<RatedRoute> {
+        self.rate_until(request, direct, None, usize::MAX)
     }
 
     /// Rates at least `count` routes, and more until the one that [`Self::choose`] takes is among
     /// them.
-    fn rated_until(
+    fn rate_until(
         &mut self,
-        request: &Request,
-        direct: Option<&Expected>,
-        in_use: Option<&Via>,
+        request: &RouteRequest,
+        direct: Option<&ExpectedTime>,
+        in_use: Option<&RouteDepots>,
         count: usize,
-    ) -> Vec<Rated> {
+    ) -> Vec<RatedRoute> {
         // Outcomes can only slow a route down: their factors are never below one.
         let below = direct.map_or(f64::INFINITY, |direct| direct.time.p50);
         let (from, to, transfer) = (request.from, request.to, &request.transfer);
-        let mut search = |below, bounds: &Bounds| {
-            candidates(
+        let mut search = |below, bounds: &SearchBounds| {
+            find_candidates(
                 self.map,
                 &mut self.scratch,
                 from,
@@ -266,18 +270,20 @@ impl<'a> Chooser<'a> {
         };
         let mut found = search(below, &self.bounds);
         if found.is_empty() {
-            found = search(below * FALL_BACK_REACH, &FALL_BACK_BOUNDS);
+            found = search(below * MAX_FALLBACK_TIME_FACTOR, &FALL_BACK_BOUNDS);
         }
-        let rank = |time: f64, via: &Via| self.rank(time, via, in_use);
-        let mut promising: Vec<(f64, Via)> = found
+        let rank = |time: f64, via: &RouteDepots| self.rank(time, via, in_use);
+        let mut promising: Vec<(f64, RouteDepots)> = found
             .iter()
             .filter_map(|candidate| {
-                let time = self.map.at_medians(from, &candidate.via, to, transfer)?;
+                let time = self
+                    .map
+                    .time_at_medians(from, &candidate.via, to, transfer)?;
                 Some((time * self.factor(request, &candidate.via)?, candidate.via))
             })
             .collect();
         promising.sort_by(|one, other| rank(one.0, &one.1).total_cmp(&rank(other.0, &other.1)));
-        let mut rated: Vec<Rated> = Vec::new();
+        let mut rated: Vec<RatedRoute> = Vec::new();
         let mut best = f64::INFINITY;
         for (least, via) in promising {
             // The following routes are no faster at the medians, and uncertainty only slows them.
@@ -292,7 +298,7 @@ impl<'a> Chooser<'a> {
             }
         }
         rated.sort_by(|one, other| {
-            let of = |rated: &Rated| (rated.expected.time.p50, rated.via.len());
+            let of = |rated: &RatedRoute| (rated.expected.time.p50, rated.via.len());
             let (one, other) = (of(one), of(other));
             one.0.total_cmp(&other.0).then(one.1.cmp(&other.1))
         });
@@ -302,26 +308,34 @@ impl<'a> Chooser<'a> {
     /// Chooses routes. `in_use` is the route that this pair of ends currently takes for such
     /// transfers.
     #[must_use]
-    pub fn choose(&mut self, request: &Request, in_use: Option<&Via>, account: &Account) -> Choice {
+    pub fn choose(
+        &mut self,
+        request: &RouteRequest,
+        in_use: Option<&RouteDepots>,
+        account: &ExplorationAccount,
+    ) -> Choice {
         let policy = self.policy;
-        let direct = self.rate(request, &Via::DIRECT);
+        let direct = self.rate(request, &RouteDepots::DIRECT);
         let direct_dead = self
             .map
             .hop(request.from, request.to)
             .is_some_and(|hop| self.map.is_dead(hop));
-        let rated = self.rated_until(
+        let rated = self.rate_until(
             request,
             direct.as_ref().map(|direct| &direct.expected),
             in_use,
-            LEAST_RATED,
+            MIN_RATED_ROUTES,
         );
         let small = request.transfer.bytes <= policy.small;
         let (chosen, reason) = match &direct {
             // If direct is impossible, even small transfers take the fastest route.
             None if direct_dead
-                || self
-                    .outcomes
-                    .is_held(request.from, request.to, &Via::DIRECT, request.now) =>
+                || self.outcomes.is_held(
+                    request.from,
+                    request.to,
+                    &RouteDepots::DIRECT,
+                    request.now,
+                ) =>
             {
                 match self.quickest(&rated, in_use) {
                     Some(route) => (Some(route), Reason::DirectDead),
@@ -331,7 +345,7 @@ impl<'a> Chooser<'a> {
             _ if small => (direct, Reason::Small),
             None => (None, Reason::DirectUnknown),
             Some(direct) => {
-                let better: Vec<Rated> = rated
+                let better: Vec<RatedRoute> = rated
                     .iter()
                     .filter(|route| self.is_better(route, &direct.expected, in_use))
                     .copied()
@@ -343,24 +357,24 @@ impl<'a> Chooser<'a> {
                 }
             }
         };
-        let via = chosen.map_or(Via::DIRECT, |chosen| chosen.via);
+        let via = chosen.map_or(RouteDepots::DIRECT, |chosen| chosen.via);
         let others = || direct.iter().chain(&rated).filter(|route| route.via != via);
         let next = others()
             .min_by(|one, other| one.expected.time.p50.total_cmp(&other.expected.time.p50))
             .copied();
         let at_once = match &chosen {
             Some(chosen) if request.transfer.bytes >= policy.several => {
-                self.at_once(request, chosen, others().copied().collect())
+                self.parallel_routes(request, chosen, others().copied().collect())
             }
             _ => vec![(via, 1.0)],
         };
-        let used = |via: &Via| at_once.iter().any(|(used, _)| used == via);
-        let mut fall_back = fall_backs(&rated, &via);
+        let used = |via: &RouteDepots| at_once.iter().any(|(used, _)| used == via);
+        let mut fall_back = fallbacks(&rated, &via);
         fall_back.retain(|via| !used(via));
-        if !used(&Via::DIRECT) {
-            fall_back.push(Via::DIRECT);
+        if !used(&RouteDepots::DIRECT) {
+            fall_back.push(RouteDepots::DIRECT);
         }
-        let explore = explored(self, request, &at_once, chosen.as_ref(), account);
+        let explore = choose_exploration(self, request, &at_once, chosen.as_ref(), account);
         Choice {
             via,
             reason,
@@ -374,7 +388,12 @@ impl<'a> Chooser<'a> {
     }
 
     /// Returns true if a route may be taken instead of the direct one.
-    fn is_better(&self, route: &Rated, direct: &Expected, in_use: Option<&Via>) -> bool {
+    fn is_better(
+        &self,
+        route: &RatedRoute,
+        direct: &ExpectedTime,
+        in_use: Option<&RouteDepots>,
+    ) -> bool {
         let kept = in_use == Some(&route.via);
         let share = if kept { self.policy.kept_margin } else { 1.0 };
         is_better(
@@ -388,7 +407,7 @@ impl<'a> Chooser<'a> {
     /// Returns the rank of a route: its time, increased by the tolerance for each depot, and
     /// decreased for the route in use. A rank depends on its route alone, so other routes never
     /// change the order of two.
-    fn rank(&self, time: f64, via: &Via, in_use: Option<&Via>) -> f64 {
+    fn rank(&self, time: f64, via: &RouteDepots, in_use: Option<&RouteDepots>) -> f64 {
         let depots = i32::try_from(via.len()).unwrap_or(0);
         let used = if Some(via) == in_use {
             1.0 + self.policy.switch
@@ -398,8 +417,8 @@ impl<'a> Chooser<'a> {
         time * (1.0 + self.policy.tolerance).powi(depots) / used
     }
 
-    fn quickest(&self, rated: &[Rated], in_use: Option<&Via>) -> Option<Rated> {
-        let rank = |route: &Rated| self.rank(route.expected.time.p50, &route.via, in_use);
+    fn quickest(&self, rated: &[RatedRoute], in_use: Option<&RouteDepots>) -> Option<RatedRoute> {
+        let rank = |route: &RatedRoute| self.rank(route.expected.time.p50, &route.via, in_use);
         rated
             .iter()
             .min_by(|one, other| rank(one).total_cmp(&rank(other)))
@@ -409,19 +428,19 @@ impl<'a> Chooser<'a> {
     /// Returns the chosen route and others that add to its rate. They share no depot or hop, and
     /// each has a bottleneck that differs from all the others'. A transfer that is limited by
     /// connection setup or an end does not gain from several routes.
-    fn at_once(
+    fn parallel_routes(
         &self,
-        request: &Request,
-        chosen: &Rated,
-        mut others: Vec<Rated>,
-    ) -> Vec<(Via, f64)> {
+        request: &RouteRequest,
+        chosen: &RatedRoute,
+        mut others: Vec<RatedRoute>,
+    ) -> Vec<(RouteDepots, f64)> {
         let bytes = request.transfer.bytes as f64;
-        let within = |time: f64, route: &Rated| {
+        let within = |time: f64, route: &RatedRoute| {
             bytes / (time - route.expected.around).max(f64::MIN_POSITIVE)
         };
-        let rate = |route: &Rated| within(route.expected.time.p50, route);
+        let rate = |route: &RatedRoute| within(route.expected.time.p50, route);
         // A route is added for the rate that it reaches in nine cases of ten.
-        let sure = |route: &Rated| within(route.expected.time.p90, route);
+        let sure = |route: &RatedRoute| within(route.expected.time.p90, route);
         let mut used = vec![*chosen];
         let mut together = rate(chosen);
         others.sort_by(|one, other| one.expected.time.p50.total_cmp(&other.expected.time.p50));
@@ -442,8 +461,13 @@ impl<'a> Chooser<'a> {
             .collect()
     }
 
-    fn bottlenecks_differ(&self, request: &Request, one: &Rated, other: &Rated) -> bool {
-        let shareable = |route: &Rated| {
+    fn bottlenecks_differ(
+        &self,
+        request: &RouteRequest,
+        one: &RatedRoute,
+        other: &RatedRoute,
+    ) -> bool {
+        let shareable = |route: &RatedRoute| {
             let kind = route.expected.limit.kind;
             !matches!(
                 kind,
@@ -451,7 +475,7 @@ impl<'a> Chooser<'a> {
             )
         };
         let (from, to) = (request.from, request.to);
-        let hop = |route: &Rated| {
+        let hop = |route: &RatedRoute| {
             self.map
                 .hop(route.expected.limit.hop.0, route.expected.limit.hop.1)
         };
@@ -465,13 +489,13 @@ impl<'a> Chooser<'a> {
                 .via
                 .hops(from, to)
                 .any(|hop| other.via.hops(from, to).any(|also| also == hop))
-            && self.map.differ(narrow, narrow_other)
+            && self.map.bottlenecks_differ(narrow, narrow_other)
     }
 }
 
 /// Returns the fallbacks of a route: for each of its depots, the fastest route that avoids it.
-fn fall_backs(rated: &[Rated], via: &Via) -> Vec<Via> {
-    let mut found: Vec<Via> = Vec::new();
+fn fallbacks(rated: &[RatedRoute], via: &RouteDepots) -> Vec<RouteDepots> {
+    let mut found: Vec<RouteDepots> = Vec::new();
     for depot in via.depots() {
         let other = rated.iter().find(|other| !other.via.passes(depot));
         found.extend(
@@ -481,9 +505,9 @@ fn fall_backs(rated: &[Rated], via: &Via) -> Vec<Via> {
         );
     }
     if via.is_direct() {
-        found.extend(rated.iter().take(FALL_BACKS).map(|other| other.via));
+        found.extend(rated.iter().take(MAX_FALLBACKS).map(|other| other.via));
     }
-    let place = |via: &Via| rated.iter().position(|other| other.via == *via);
+    let place = |via: &RouteDepots| rated.iter().position(|other| other.via == *via);
     found.sort_by_key(place);
     found
 }

@@ -32,8 +32,8 @@ pub fn sum(parts: impl IntoIterator<Item = Quantiles>) -> Quantiles {
 /// below a value is the product of theirs. They are never less than those of any part, and greater
 /// if parts are alike.
 #[must_use]
-pub fn greatest(parts: &[Quantiles]) -> Quantiles {
-    let [q10, q50, q90] = [0.1, 0.5, 0.9].map(|chance| greatest_at(parts, chance));
+pub fn maximum(parts: &[Quantiles]) -> Quantiles {
+    let [q10, q50, q90] = [0.1, 0.5, 0.9].map(|chance| maximum_at(parts, chance));
     Quantiles {
         p10: q10,
         p50: q50,
@@ -41,14 +41,14 @@ pub fn greatest(parts: &[Quantiles]) -> Quantiles {
     }
 }
 
-fn greatest_at(parts: &[Quantiles], chance: f64) -> f64 {
-    let of = |part: &Quantiles, chance: f64| at(part, chance);
+fn maximum_at(parts: &[Quantiles], chance: f64) -> f64 {
+    let of = |part: &Quantiles, chance: f64| quantile_at(part, chance);
     let low = parts
         .iter()
         .map(|part| of(part, chance))
         .fold(0.0, f64::max);
     // Parts that are almost surely below `low` do not matter.
-    let rivals = || parts.iter().filter(|part| at(part, 0.999) > low);
+    let rivals = || parts.iter().filter(|part| quantile_at(part, 0.999) > low);
     let count = rivals().count();
     if count <= 1 {
         return low;
@@ -73,7 +73,7 @@ fn greatest_at(parts: &[Quantiles], chance: f64) -> f64 {
 
 /// Returns the value that a quantity is below with this probability.
 #[must_use]
-pub fn at(quantity: &Quantiles, chance: f64) -> f64 {
+pub fn quantile_at(quantity: &Quantiles, chance: f64) -> f64 {
     if chance == 0.5 || quantity.p50 <= 0.0 {
         return quantity.p50;
     }
@@ -110,16 +110,16 @@ pub fn chance_below(quantity: &Quantiles, value: f64) -> f64 {
 /// Returns the logarithm of p90 relative to the median.
 #[must_use]
 pub fn spread_above(quantity: &Quantiles) -> f64 {
-    spread(quantity.p90, quantity.p50)
+    log_ratio(quantity.p90, quantity.p50)
 }
 
 /// Returns the logarithm of the median relative to p10.
 #[must_use]
 pub fn spread_below(quantity: &Quantiles) -> f64 {
-    spread(quantity.p50, quantity.p10)
+    log_ratio(quantity.p50, quantity.p10)
 }
 
-fn spread(more: f64, less: f64) -> f64 {
+fn log_ratio(more: f64, less: f64) -> f64 {
     if less > 0.0 && more > less {
         (more / less).ln()
     } else {
@@ -129,7 +129,7 @@ fn spread(more: f64, less: f64) -> f64 {
 
 /// Returns the quantiles around a median with these spreads.
 #[must_use]
-pub fn about(median: f64, below: f64, above: f64) -> Quantiles {
+pub fn around_median(median: f64, below: f64, above: f64) -> Quantiles {
     Quantiles {
         p10: median * (-below).exp(),
         p50: median,

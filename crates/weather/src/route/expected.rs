@@ -5,10 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::combine::{about, greatest, spread_above, spread_below, sum};
-use super::map::{HopForecast, HopId, Map};
-use super::model::{Course, EARLY_FIRST_LOSS, LATE_FIRST_LOSS, MEDIAN_FIRST_LOSS};
-use super::{MAX_DEPOTS, NodeId, Transfer, Via};
+use super::combine::{around_median, maximum, spread_above, spread_below, sum};
+use super::map::{HopForecast, HopId, RouteMap};
+use super::model::{EARLY_FIRST_LOSS, LATE_FIRST_LOSS, MEDIAN_FIRST_LOSS, TransferCourse};
+use super::{MAX_DEPOTS, NodeId, RouteDepots, Transfer};
 use crate::Quantiles;
 
 /// Round trips of the whole chain besides the data: one for the connections, one for OPEN, TLS and
@@ -29,18 +29,18 @@ const LOSS_SPREAD: f64 = 0.6;
 const SAMPLES_SPREAD: f64 = 4.0;
 /// Drift of a hop's quantities in [`WALK_SECONDS`], as the logarithm of p90 relative to the median.
 /// Forecasts widen by it as they age.
-const WALK_SPREAD: f64 = 0.15;
-const WALK_SECONDS: f64 = 600.0;
+const DRIFT_SPREAD: f64 = 0.15;
+const DRIFT_SECONDS: f64 = 600.0;
 
 /// Expected time of a transfer over a route.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Expected {
+pub struct ExpectedTime {
     /// Time from the start of the command to the receipt, in seconds.
     pub time: Quantiles,
     /// Share of that besides the data, at the median, in seconds.
     pub around: f64,
     /// Dominant limit.
-    pub limit: Limit,
+    pub limit: DominantLimit,
     /// Age of the oldest forecast that it rests on, in seconds.
     pub age: f64,
     /// Least number of samples of those forecasts.
@@ -49,7 +49,7 @@ pub struct Expected {
 
 /// Dominant limit of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct DominantLimit {
     /// Kind of limit.
     pub kind: LimitKind,
     /// Hop of the limit; for setup, the longest one.
@@ -77,26 +77,26 @@ pub enum LimitKind {
 }
 
 /// One hop's part in a transfer.
-struct Part {
+struct HopPart {
     rtt: Quantiles,
     seconds: Quantiles,
-    course: Course,
+    course: TransferCourse,
     kind: LimitKind,
 }
 
-impl Map {
+impl RouteMap {
     /// Returns the expected time of a transfer over a route. Returns `None` if one of its hops is
     /// not in the map, unknown or dead, or a node in between is not a depot or is dead.
     #[must_use]
     pub fn expected(
         &self,
         from: NodeId,
-        via: &Via,
+        via: &RouteDepots,
         to: NodeId,
         transfer: &Transfer,
         now: f64,
-    ) -> Option<Expected> {
-        let mut parts = [const { None::<Part> }; MAX_DEPOTS + 1];
+    ) -> Option<ExpectedTime> {
+        let mut parts = [const { None::<HopPart> }; MAX_DEPOTS + 1];
         let mut hops = [(NodeId(0), NodeId(0)); MAX_DEPOTS + 1];
         let (mut age, mut samples) = (0.0f64, u32::MAX);
         let mut count = 0;
@@ -107,15 +107,15 @@ impl Map {
             samples = samples.min(forecast.samples);
             hops[count] = (start, end);
             count += 1;
-            let cap = self.cap(from, via, to, (start, end), transfer)?;
-            *part = Some(self.part(hop, &widened(&forecast, now), cap, transfer));
+            let cap = self.rate_cap(from, via, to, (start, end), transfer)?;
+            *part = Some(self.hop_part(hop, &widen(&forecast, now), cap, transfer));
         }
         let parts = || parts.iter().flatten();
         let mut seconds = [Quantiles::exactly(0.0); MAX_DEPOTS + 1];
         for (place, part) in seconds.iter_mut().zip(parts()) {
             *place = part.seconds;
         }
-        let moving = greatest(seconds.get(..count)?);
+        let moving = maximum(seconds.get(..count)?);
         let rtt = sum(parts().map(|part| part.rtt));
         let around = |rtt: f64| HOST_SECONDS + ROUND_TRIPS_AROUND * rtt;
         // A longer round trip also lengthens what is done in it, so these two vary together.
@@ -132,23 +132,23 @@ impl Map {
             .max_by(|one, other| one.1.rtt.p50.total_cmp(&other.1.rtt.p50))?
             .0;
         let limit = if around(rtt.p50) > moving.p50 {
-            Limit {
+            DominantLimit {
                 kind: LimitKind::SetUp,
                 hop: hops[longest],
             }
         } else if part.course.slow_start > part.course.seconds / 2.0 {
-            Limit {
+            DominantLimit {
                 kind: LimitKind::SlowStart,
                 hop: hops[slowest],
             }
         } else {
-            Limit {
+            DominantLimit {
                 kind: part.kind,
                 hop: hops[slowest],
             }
         };
-        Some(Expected {
-            time: about(
+        Some(ExpectedTime {
+            time: around_median(
                 time.p50,
                 spread_below(&time).hypot(MODEL_SPREAD),
                 spread_above(&time).hypot(MODEL_SPREAD),
@@ -162,10 +162,10 @@ impl Map {
 
     /// Returns the time at the medians of all hops, in seconds. It is at most the median of
     /// [`Self::expected`], at a fifth of the cost.
-    pub(super) fn at_medians(
+    pub(super) fn time_at_medians(
         &self,
         from: NodeId,
-        via: &Via,
+        via: &RouteDepots,
         to: NodeId,
         transfer: &Transfer,
     ) -> Option<f64> {
@@ -174,7 +174,7 @@ impl Map {
         let (mut rtt, mut slowest) = (0.0, 0.0f64);
         for (start, end) in via.hops(from, to) {
             let hop = self.hop(start, end).filter(|hop| self.is_usable(*hop))?;
-            let (cap, _) = self.cap(from, via, to, (start, end), transfer)?;
+            let (cap, _) = self.rate_cap(from, via, to, (start, end), transfer)?;
             let known = self.forecast(hop)?;
             let one = self.connection(
                 hop,
@@ -190,10 +190,10 @@ impl Map {
 
     /// Returns the rate limit of a hop's nodes for a transfer, and its kind. Returns `None` if a
     /// node in between is not a depot.
-    fn cap(
+    fn rate_cap(
         &self,
         from: NodeId,
-        via: &Via,
+        via: &RouteDepots,
         to: NodeId,
         hop: (NodeId, NodeId),
         transfer: &Transfer,
@@ -207,19 +207,19 @@ impl Map {
                 ));
             }
             debug_assert!(via.passes(id));
-            Some((self.relayed(id, streams)?, LimitKind::Relay))
+            Some((self.relay_rate(id, streams)?, LimitKind::Relay))
         };
         let (one, other) = (of(hop.0)?, of(hop.1)?);
         Some(if one.0 <= other.0 { one } else { other })
     }
 
-    fn part(
+    fn hop_part(
         &self,
         hop: HopId,
         forecast: &HopForecast,
         cap: (f64, LimitKind),
         transfer: &Transfer,
-    ) -> Part {
+    ) -> HopPart {
         let streams = f64::from(transfer.streams.max(1));
         let bytes = transfer.bytes as f64 / streams;
         let one = |rtt: f64, loss: f64, rate: f64| {
@@ -274,9 +274,9 @@ impl Map {
         } else {
             LimitKind::Rate
         };
-        Part {
+        HopPart {
             rtt: *rtt,
-            seconds: about(course.seconds, below, above),
+            seconds: around_median(course.seconds, below, above),
             course,
             kind,
         }
@@ -286,18 +286,18 @@ impl Map {
 /// Returns the width of a forecast's rate at present, from p10 to p90, as a logarithm. Of two
 /// forecasts of one hop, the one with less width is more precise.
 #[must_use]
-pub fn doubt(forecast: &HopForecast, now: f64) -> f64 {
-    let rate = widened(forecast, now).rate;
+pub fn rate_uncertainty(forecast: &HopForecast, now: f64) -> f64 {
+    let rate = widen(forecast, now).rate;
     spread_below(&rate) + spread_above(&rate)
 }
 
 /// Returns a forecast as of now: wider if it rests on few samples, and with age.
 #[must_use]
-pub fn widened(forecast: &HopForecast, now: f64) -> HopForecast {
+pub fn widen(forecast: &HopForecast, now: f64) -> HopForecast {
     let few = (1.0 + SAMPLES_SPREAD / f64::from(forecast.samples.max(1))).sqrt();
-    let walked = WALK_SPREAD * ((now - forecast.at).max(0.0) / WALK_SECONDS).sqrt();
+    let walked = DRIFT_SPREAD * ((now - forecast.at).max(0.0) / DRIFT_SECONDS).sqrt();
     let wider = |q: &Quantiles, walked: f64| {
-        about(
+        around_median(
             q.p50,
             (spread_below(q) * few).hypot(walked),
             (spread_above(q) * few).hypot(walked),

@@ -6,11 +6,11 @@ use quantities::Time;
 
 use super::choice::{Choice, Reason};
 use super::expected::LimitKind;
-use super::{NodeId, Via};
+use super::{NodeId, RouteDepots};
 
 /// Returns five lines for a person, without newlines. `name` returns the names of nodes.
 #[must_use]
-pub fn lines(
+pub fn explain(
     choice: &Choice,
     from: NodeId,
     to: NodeId,
@@ -21,12 +21,12 @@ pub fn lines(
         time_line(choice),
         limit_line(choice, name),
         next_line(choice, name),
-        ground_line(choice, (from, to), name),
+        evidence_line(choice, (from, to), name),
     ]
 }
 
 /// Formats a route in the syntax of `--route`.
-fn route(via: &Via, name: &dyn Fn(NodeId) -> String) -> String {
+fn route_text(via: &RouteDepots, name: &dyn Fn(NodeId) -> String) -> String {
     if via.is_direct() {
         return "direct".to_owned();
     }
@@ -35,9 +35,14 @@ fn route(via: &Via, name: &dyn Fn(NodeId) -> String) -> String {
 }
 
 fn route_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
-    let mut line = format!("route: {}", route(&choice.via, name));
+    let mut line = format!("route: {}", route_text(&choice.via, name));
     for (via, share) in choice.at_once.iter().skip(1) {
-        let _ = write!(line, " and {} ({:.0} %)", route(via, name), share * 100.0);
+        let _ = write!(
+            line,
+            " and {} ({:.0} %)",
+            route_text(via, name),
+            share * 100.0
+        );
     }
     line.push_str(match choice.reason {
         Reason::Small => ": small transfers go direct",
@@ -53,7 +58,7 @@ fn route_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
     line
 }
 
-fn seconds(seconds: f64) -> String {
+fn rounded_seconds(seconds: f64) -> String {
     let digits = match seconds {
         s if s < 10.0 => 100.0,
         s if s < 100.0 => 10.0,
@@ -68,9 +73,9 @@ fn time_line(choice: &Choice) -> String {
             let time = &expected.time;
             let mut line = format!(
                 "time: {} ({} to {} in eight cases of ten)",
-                seconds(time.p50),
-                seconds(time.p10),
-                seconds(time.p90)
+                rounded_seconds(time.p50),
+                rounded_seconds(time.p10),
+                rounded_seconds(time.p90)
             );
             if choice.at_once.len() > 1 {
                 line.push_str(" by the first alone");
@@ -105,25 +110,29 @@ fn next_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
             let word = if part < 0.0 { "sooner" } else { "later" };
             format!(
                 "next: {} in {}, {:.0} % {word}",
-                route(&next.via, name),
-                seconds(next.expected.time.p50),
+                route_text(&next.via, name),
+                rounded_seconds(next.expected.time.p50),
                 part.abs()
             )
         }
         (Some(next), None) => format!(
             "next: {} in {}",
-            route(&next.via, name),
-            seconds(next.expected.time.p50)
+            route_text(&next.via, name),
+            rounded_seconds(next.expected.time.p50)
         ),
         (None, _) => "next: no other route is known to be near".to_owned(),
     }
 }
 
-fn ground_line(choice: &Choice, ends: (NodeId, NodeId), name: &dyn Fn(NodeId) -> String) -> String {
+fn evidence_line(
+    choice: &Choice,
+    ends: (NodeId, NodeId),
+    name: &dyn Fn(NodeId) -> String,
+) -> String {
     match &choice.expected {
         Some(expected) => format!(
             "rests on: measurements of up to {} ago, at least {} of each hop from {} to {}",
-            seconds(expected.age.max(0.0)),
+            rounded_seconds(expected.age.max(0.0)),
             expected.samples,
             name(ends.0),
             name(ends.1)

@@ -7,31 +7,31 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Chooser, Rated, Request};
-use super::{NodeId, Via};
+use super::choice::{Chooser, RatedRoute, RouteRequest};
+use super::{NodeId, RouteDepots};
 
 /// Minimum number of bytes that reveals something about a route, and maximum that one transfer
 /// explores with.
-const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
+const EXPLORATION_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// Age up to which a forecast is fresh and needs no exploration, in seconds.
 const MAX_FRESH_AGE_SECONDS: f64 = 60.0;
 /// Maximum optimistic time of an explored route, as a multiple of the chosen one's time.
 const MAX_TIME_FACTOR: f64 = 1.0;
 /// Maximum number of routes to consider for exploration.
-const LOOKED_AT: usize = 32;
+const MAX_CONSIDERED_ROUTES: usize = 32;
 
 /// Budget of exploration. The caller keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Account {
+pub struct ExplorationAccount {
     /// Bytes of bulk transfers so far.
     pub bulk: u64,
     /// Share of those that explored.
     pub explored: u64,
 }
 
-impl Account {
+impl ExplorationAccount {
     /// Records a transfer that was routed.
-    pub fn book(&mut self, bytes: u64, bulk_from: u64, explored: u64) {
+    pub fn record(&mut self, bytes: u64, bulk_from: u64, explored: u64) {
         if bytes >= bulk_from {
             self.bulk = self.bulk.saturating_add(bytes);
             self.explored = self.explored.saturating_add(explored);
@@ -45,28 +45,28 @@ impl Account {
         let most = (self.bulk.saturating_add(bytes)) as f64 * share;
         (most as u64)
             .saturating_sub(self.explored)
-            .min(*SLICE.end())
+            .min(*EXPLORATION_BYTES.end())
             .min((bytes as f64 * share) as u64)
     }
 }
 
 /// Returns a route to explore, and the number of bytes for it.
-pub(super) fn explored(
+pub(super) fn choose_exploration(
     chooser: &Chooser<'_>,
-    request: &Request,
-    used: &[(Via, f64)],
-    chosen: Option<&Rated>,
-    account: &Account,
-) -> Option<(Via, u64)> {
+    request: &RouteRequest,
+    used: &[(RouteDepots, f64)],
+    chosen: Option<&RatedRoute>,
+    account: &ExplorationAccount,
+) -> Option<(RouteDepots, u64)> {
     if request.urgent || request.transfer.bytes < chooser.policy.bulk {
         return None;
     }
     let bytes = account.allowance(request.transfer.bytes, chooser.policy.exploration);
-    if !SLICE.contains(&bytes) {
+    if !EXPLORATION_BYTES.contains(&bytes) {
         return None;
     }
     let routes = short_routes(chooser, request);
-    let wanted: Vec<&Via> = routes
+    let wanted: Vec<&RouteDepots> = routes
         .iter()
         .filter(|via| !used.iter().any(|(used, _)| used == *via))
         .filter(|via| is_worth_trying(chooser, request, via, chosen))
@@ -77,20 +77,22 @@ pub(super) fn explored(
 
 /// Returns the direct route and those of one depot. Knowledge of their hops serves longer routes as
 /// well.
-fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
+fn short_routes(chooser: &Chooser<'_>, request: &RouteRequest) -> Vec<RouteDepots> {
     let map = chooser.map;
     let is_depot = |id: NodeId| map.node(id).is_some_and(|node| node.relay.is_some());
     let through = map
-        .leaving(request.from)
+        .hops_leaving(request.from)
         .filter(|(_, depot)| is_depot(*depot) && map.hop(*depot, request.to).is_some())
-        .filter_map(|(_, depot)| Via::new(&[depot]));
-    let all: Vec<Via> = std::iter::once(Via::DIRECT).chain(through).collect();
+        .filter_map(|(_, depot)| RouteDepots::new(&[depot]));
+    let all: Vec<RouteDepots> = std::iter::once(RouteDepots::DIRECT)
+        .chain(through)
+        .collect();
     // If there are more, the seed decides which are considered.
     let start = (request.seed >> 32) as usize % all.len();
     all.iter()
         .cycle()
         .skip(start)
-        .take(all.len().min(LOOKED_AT))
+        .take(all.len().min(MAX_CONSIDERED_ROUTES))
         .copied()
         .collect()
 }
@@ -100,9 +102,9 @@ fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
 /// than the chosen one.
 fn is_worth_trying(
     chooser: &Chooser<'_>,
-    request: &Request,
-    via: &Via,
-    chosen: Option<&Rated>,
+    request: &RouteRequest,
+    via: &RouteDepots,
+    chosen: Option<&RatedRoute>,
 ) -> bool {
     let (map, now) = (chooser.map, request.now);
     let mut stale = chooser

@@ -18,14 +18,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::expected::Expected;
+use super::expected::ExpectedTime;
 
 /// Maximum cost of a wrong route, relative to the direct route's time.
 pub const ALLOWANCE: f64 = 0.03;
 
 /// A client's own knowledge of the direct route, not from a table.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct DirectKnown {
+pub struct DirectEstimate {
     /// Time of the whole transfer, in seconds.
     pub whole: f64,
     /// Share of that before data flows at the full rate: connection setup and slow start, in
@@ -35,26 +35,26 @@ pub struct DirectKnown {
 
 /// Guard of one copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Guard {
-    direct: DirectKnown,
+pub struct RouteGuard {
+    direct: DirectEstimate,
     slack: f64,
     bytes: f64,
 }
 
 /// Result of a check of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GuardVerdict {
     /// Stay on the route.
     Stay,
     /// Switch to the direct route for the rest.
     Leave,
 }
 
-impl Guard {
+impl RouteGuard {
     /// Creates a guard for a transfer that is checked at least every `interval` seconds. Returns
     /// `None` if the allowance cannot be kept.
     #[must_use]
-    pub fn new(direct: &DirectKnown, interval: f64, bytes: u64) -> Option<Self> {
+    pub fn new(direct: &DirectEstimate, interval: f64, bytes: u64) -> Option<Self> {
         let slack = ALLOWANCE * direct.whole - direct.restart - interval;
         let sound =
             direct.whole.is_finite() && direct.restart >= 0.0 && direct.restart < direct.whole;
@@ -75,11 +75,11 @@ impl Guard {
 
     /// Checks a copy of which `arrived` bytes have arrived, `at` seconds after its start.
     #[must_use]
-    pub fn look(&self, at: f64, arrived: u64) -> Verdict {
+    pub fn check(&self, at: f64, arrived: u64) -> GuardVerdict {
         if (arrived as f64) < self.direct_bytes(at - self.slack) {
-            Verdict::Leave
+            GuardVerdict::Leave
         } else {
-            Verdict::Stay
+            GuardVerdict::Stay
         }
     }
 }
@@ -87,7 +87,7 @@ impl Guard {
 /// Slowdown relative to p90 from which on the route of a copy is chosen again.
 pub const REROUTE_FACTOR: f64 = 2.0;
 /// Share of p90 that must pass before the first check, after the round trips besides the data.
-const FIRST_LOOK: f64 = 0.1;
+const FIRST_CHECK_SHARE: f64 = 0.1;
 
 /// Returns the factor by which a copy is slower than its p90, if that is at least
 /// [`REROUTE_FACTOR`] and enough time has passed to tell. The copy may be on any route, even
@@ -96,10 +96,10 @@ const FIRST_LOOK: f64 = 0.1;
 /// The caller then repeats the choice for the remaining work, with that route slowed by the factor.
 /// So a wrong forecast is discovered during the copy.
 #[must_use]
-pub fn behind(expected: &Expected, bytes: u64, at: f64, arrived: u64) -> Option<f64> {
+pub fn slowdown(expected: &ExpectedTime, bytes: u64, at: f64, arrived: u64) -> Option<f64> {
     let moving = expected.time.p90 - expected.around;
     let moved = at - expected.around;
-    if moving <= 0.0 || moved < FIRST_LOOK * moving {
+    if moving <= 0.0 || moved < FIRST_CHECK_SHARE * moving {
         return None;
     }
     let should = bytes as f64 * (moved / moving).min(1.0);

@@ -8,13 +8,13 @@ use quantities::path::ETHERNET_MSS;
 use serde::{Deserialize, Serialize};
 
 use super::NodeId;
-use super::model::{Control, Hop, MEDIAN_FIRST_LOSS};
+use super::model::{CongestionModel, HopConnection, MEDIAN_FIRST_LOSS};
 use crate::Quantiles;
 
 /// Time before a dead hop may be explored, in seconds. It doubles with each repeated death.
-pub const FIRST_DEAD_TIME: f64 = 10.0;
+pub const FIRST_DEAD_SECONDS: f64 = 10.0;
 /// Maximum time before a dead hop may be explored, in seconds.
-pub const LONGEST_DEAD_TIME: f64 = 600.0;
+pub const MAX_DEAD_SECONDS: f64 = 600.0;
 
 /// A directed hop, valid for its map only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,16 +26,16 @@ pub struct Node {
     /// Maximum window of one of its connections, in bytes. `None` means unlimited.
     pub window: Option<u64>,
     /// Congestion control of its sender.
-    pub control: Control,
+    pub control: CongestionModel,
     /// Total rate of its disk and processors as an end, in bit/s. `None` means unlimited.
     pub host_rate: Option<f64>,
     /// Relay limits, if it is a depot.
-    pub relay: Option<Relay>,
+    pub relay: Option<RelayLimits>,
 }
 
 /// Relay limits of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Relay {
+pub struct RelayLimits {
     /// Total rate in bit/s, shared equally by its sessions; infinite if unlimited.
     pub rate: f64,
     /// Rate of each stream in bit/s; infinite if unlimited.
@@ -63,13 +63,13 @@ impl Node {
     /// An end without limits, sending with CUBIC.
     pub const END: Self = Self {
         window: None,
-        control: Control::Cubic,
+        control: CongestionModel::Cubic,
         host_rate: None,
         relay: None,
     };
     /// A depot without limits, sending with CUBIC.
     pub const DEPOT: Self = Self {
-        relay: Some(Relay::UNLIMITED),
+        relay: Some(RelayLimits::UNLIMITED),
         ..Self::END
     };
 
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-impl Relay {
+impl RelayLimits {
     /// Without limits.
     pub const UNLIMITED: Self = Self {
         rate: f64::INFINITY,
@@ -114,21 +114,21 @@ impl HopForecast {
 
 /// State of a dead hop or depot, and its next exploration.
 #[derive(Debug, Clone, Copy, Default)]
-struct Death {
+struct DeadState {
     /// Time from which on it may be explored.
     until: f64,
     /// Number of times in a row that it was found dead; 0 while it is alive.
     times: u8,
 }
 
-impl Death {
-    fn found(&mut self, now: f64) {
+impl DeadState {
+    fn record_death(&mut self, now: f64) {
         // Repeated reports of one failure do not extend it.
         if self.times > 0 && now < self.until {
             return;
         }
         self.until =
-            now + (FIRST_DEAD_TIME * 2f64.powi(i32::from(self.times))).min(LONGEST_DEAD_TIME);
+            now + (FIRST_DEAD_SECONDS * 2f64.powi(i32::from(self.times))).min(MAX_DEAD_SECONDS);
         self.times = self.times.saturating_add(1);
     }
 
@@ -138,18 +138,18 @@ impl Death {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Stored {
+struct StoredForecast {
     rtt: [f32; 3],
     loss: [f32; 3],
     rate: [f32; 3],
     samples: u32,
     at: f64,
-    death: Death,
+    death: DeadState,
 }
 
 /// Ranking data of candidates, at the medians.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rough {
+pub(super) struct RoughEstimate {
     pub rtt: f32,
     /// Rate available to all streams together.
     pub rate: f32,
@@ -161,7 +161,7 @@ pub(super) struct Rough {
     first_loss: f32,
 }
 
-impl Rough {
+impl RoughEstimate {
     /// Returns a lower bound and a rough estimate of the seconds for `bytes` over `streams`, with
     /// the rate limited to `cap`.
     pub(super) fn seconds(&self, bytes: f64, streams: f64, cap: f64) -> (f64, f64) {
@@ -180,22 +180,22 @@ impl Rough {
 
 /// A map. Its nodes are numbered from 0.
 #[derive(Debug, Clone)]
-pub struct Map {
+pub struct RouteMap {
     nodes: Vec<Node>,
     /// State of each node as a depot.
-    deaths: Vec<Death>,
+    deaths: Vec<DeadState>,
     /// Start of each node's leaving hops; one element more than nodes.
     leaves: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
-    stored: Vec<Stored>,
-    rough: Vec<Rough>,
+    stored: Vec<StoredForecast>,
+    rough: Vec<RoughEstimate>,
     /// Start of each node's entering hops in `entering`.
     enters: Vec<u32>,
     entering: Vec<u32>,
 }
 
-impl Map {
+impl RouteMap {
     /// Creates a map of these nodes and hops without forecasts. Hops that repeat, lead back to
     /// their start, or name a missing node are left out.
     #[must_use]
@@ -227,23 +227,23 @@ impl Map {
             entering[*slot as usize] = hop as u32;
             *slot += 1;
         }
-        let unknown = Stored {
+        let unknown = StoredForecast {
             rtt: [0.0; 3],
             loss: [0.0; 3],
             rate: [0.0; 3],
             samples: 0,
             at: 0.0,
-            death: Death::default(),
+            death: DeadState::default(),
         };
         Self {
             leaves,
             from: pairs.iter().map(|pair| pair.0).collect(),
             to: pairs.iter().map(|pair| pair.1).collect(),
             stored: vec![unknown; pairs.len()],
-            rough: vec![Rough::default(); pairs.len()],
+            rough: vec![RoughEstimate::default(); pairs.len()],
             enters,
             entering,
-            deaths: vec![Death::default(); nodes.len()],
+            deaths: vec![DeadState::default(); nodes.len()],
             nodes,
         }
     }
@@ -262,7 +262,7 @@ impl Map {
 
     /// Returns the memory of the map, in bytes.
     #[must_use]
-    pub fn memory(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         size_of_val(self.nodes.as_slice())
             + size_of_val(self.deaths.as_slice())
             + size_of_val(self.leaves.as_slice())
@@ -273,7 +273,7 @@ impl Map {
     /// Bytes per directed hop: its forecast, its ranking data, both ends, and its entry among those
     /// that enter.
     pub const BYTES_PER_HOP: usize =
-        size_of::<Stored>() + size_of::<Rough>() + 3 * size_of::<u32>();
+        size_of::<StoredForecast>() + size_of::<RoughEstimate>() + 3 * size_of::<u32>();
 
     /// Returns a node.
     #[must_use]
@@ -297,13 +297,13 @@ impl Map {
     }
 
     /// Returns the hops that leave a node, with their destinations.
-    pub fn leaving(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
+    pub fn hops_leaving(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
         let range = self.leaving_range(node).unwrap_or(0..0);
         range.map(|hop| (HopId(hop as u32), NodeId(self.to[hop])))
     }
 
     /// Returns the hops that enter a node, with their origins.
-    pub fn entering(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
+    pub fn hops_entering(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
         let at = |index: usize| self.enters.get(index).map_or(0, |start| *start as usize);
         let range = at(node.index())..at(node.index() + 1).max(at(node.index()));
         self.entering[range]
@@ -329,7 +329,7 @@ impl Map {
         stored.rate = three(&forecast.rate);
         stored.samples = forecast.samples;
         stored.at = forecast.at;
-        self.rank(hop.0 as usize);
+        self.update_ranking(hop.0 as usize);
         true
     }
 
@@ -343,22 +343,22 @@ impl Map {
         if same {
             return;
         }
-        let hops: Vec<usize> = (self.leaving(id).map(|(hop, _)| hop.0 as usize))
-            .chain(self.entering(id).map(|(hop, _)| hop.0 as usize))
+        let hops: Vec<usize> = (self.hops_leaving(id).map(|(hop, _)| hop.0 as usize))
+            .chain(self.hops_entering(id).map(|(hop, _)| hop.0 as usize))
             .collect();
         for hop in hops {
-            self.rank(hop);
+            self.update_ranking(hop);
         }
     }
 
     /// Recomputes the ranking data of every hop.
-    pub fn rank_all(&mut self) {
+    pub fn update_all_rankings(&mut self) {
         for hop in 0..self.hops() {
-            self.rank(hop);
+            self.update_ranking(hop);
         }
     }
 
-    fn rank(&mut self, hop: usize) {
+    fn update_ranking(&mut self, hop: usize) {
         let stored = &self.stored[hop];
         let one = self.connection(
             HopId(hop as u32),
@@ -366,11 +366,11 @@ impl Map {
             f64::from(stored.loss[1]),
             f64::from(stored.rate[1]),
         );
-        let window = Hop {
+        let window = HopConnection {
             rate: f64::INFINITY,
             ..one
         };
-        self.rough[hop] = Rough {
+        self.rough[hop] = RoughEstimate {
             rtt: stored.rtt[1],
             rate: stored.rate[1],
             by_window: window.without_loss() as f32,
@@ -380,10 +380,10 @@ impl Map {
     }
 
     /// Returns a connection over a hop, with the limits of both nodes.
-    pub(super) fn connection(&self, hop: HopId, rtt: f64, loss: f64, rate: f64) -> Hop {
+    pub(super) fn connection(&self, hop: HopId, rtt: f64, loss: f64, rate: f64) -> HopConnection {
         let (from, to) = self.ends(hop);
         let (sender, receiver) = (&self.nodes[from.index()], &self.nodes[to.index()]);
-        Hop {
+        HopConnection {
             rtt,
             rate,
             loss,
@@ -392,7 +392,7 @@ impl Map {
         }
     }
 
-    pub(super) fn rough(&self, hop: HopId) -> &Rough {
+    pub(super) fn rough(&self, hop: HopId) -> &RoughEstimate {
         &self.rough[hop.0 as usize]
     }
 
@@ -422,12 +422,12 @@ impl Map {
     }
 
     /// Marks a hop as dead: no route passes it from now on.
-    pub fn found_dead(&mut self, hop: HopId, now: f64) {
-        self.stored[hop.0 as usize].death.found(now);
+    pub fn mark_dead(&mut self, hop: HopId, now: f64) {
+        self.stored[hop.0 as usize].death.record_death(now);
     }
 
     /// Marks a hop as alive, because it carried something.
-    pub fn found_alive(&mut self, hop: HopId) {
+    pub fn mark_alive(&mut self, hop: HopId) {
         self.stored[hop.0 as usize].death.times = 0;
     }
 
@@ -445,14 +445,14 @@ impl Map {
 
     /// Marks a depot as dead: no route passes it from now on. Hops to and from its host as an end
     /// are not affected.
-    pub fn depot_found_dead(&mut self, depot: NodeId, now: f64) {
+    pub fn mark_depot_dead(&mut self, depot: NodeId, now: f64) {
         if let Some(death) = self.deaths.get_mut(depot.index()) {
-            death.found(now);
+            death.record_death(now);
         }
     }
 
     /// Marks a depot as alive, because it relayed something.
-    pub fn depot_found_alive(&mut self, depot: NodeId) {
+    pub fn mark_depot_alive(&mut self, depot: NodeId) {
         if let Some(death) = self.deaths.get_mut(depot.index()) {
             death.times = 0;
         }
@@ -477,14 +477,14 @@ impl Map {
     /// Returns the relay rate of a depot for `streams` further streams, in bit/s. Returns `None` if
     /// the node is not a depot, or a dead one.
     #[must_use]
-    pub fn relayed(&self, depot: NodeId, streams: f64) -> Option<f64> {
+    pub fn relay_rate(&self, depot: NodeId, streams: f64) -> Option<f64> {
         let relay = self.node(depot)?.relay?;
         (!self.depot_is_dead(depot)).then(|| relay.share(streams))
     }
 
     /// Returns true if two hops have different bottlenecks as far as is known: they share no node.
     #[must_use]
-    pub fn differ(&self, one: HopId, other: HopId) -> bool {
+    pub fn bottlenecks_differ(&self, one: HopId, other: HopId) -> bool {
         let (from, to) = self.ends(one);
         let (other_from, other_to) = self.ends(other);
         from != other_from && to != other_to

@@ -29,7 +29,7 @@ const MAX_FOLLOWED_LOSSES: usize = 24;
 /// Relative change between two windows below which they have settled.
 const MAX_SETTLED_CHANGE: f64 = 0.02;
 /// Payload of a full segment, in bytes.
-const SEGMENT: f64 = ETHERNET_MSS as f64;
+const SEGMENT_BYTES: f64 = ETHERNET_MSS as f64;
 /// Minimum rate of a path, in bit/s, so that times stay finite.
 const MIN_RATE_BPS: f64 = 1.0;
 
@@ -44,7 +44,7 @@ pub const LATE_FIRST_LOSS: f64 = std::f64::consts::LN_10;
 /// A sender's congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Control {
+pub enum CongestionModel {
     /// Reno (RFC 5681).
     Reno,
     /// CUBIC (RFC 9438).
@@ -56,7 +56,7 @@ pub enum Control {
 
 /// The hop of one connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hop {
+pub struct HopConnection {
     /// Round trip, in seconds.
     pub rtt: f64,
     /// Maximum rate of this connection, in bit/s of payload.
@@ -66,12 +66,12 @@ pub struct Hop {
     /// Maximum window that both hosts allow, in bytes; infinite if unlimited.
     pub window: f64,
     /// The sender's congestion control.
-    pub control: Control,
+    pub control: CongestionModel,
 }
 
 /// Duration of a transfer, divided into its phases.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Course {
+pub struct TransferCourse {
     /// Time from the first segment's departure to the last one's, in seconds.
     pub seconds: f64,
     /// Share of that in slow start.
@@ -88,8 +88,8 @@ pub struct Course {
 /// A connection that had this rate with more loss lost packets to a full queue, as at the end of
 /// slow start, and not to random loss of the path.
 #[must_use]
-pub fn most_loss_at(rate: f64, rtt: f64) -> f64 {
-    let window = rate * rtt / (SEGMENT * 8.0);
+pub fn max_loss_at(rate: f64, rtt: f64) -> f64 {
+    let window = rate * rtt / (SEGMENT_BYTES * 8.0);
     if !(window > 0.0 && rtt > 0.0) {
         return 1.0;
     }
@@ -104,21 +104,21 @@ fn cubic_factor() -> f64 {
     (CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA))).powf(0.25)
 }
 
-impl Hop {
+impl HopConnection {
     /// Returns the window that fills the hop, or that the hosts allow if it is less. In segments,
     /// at least one.
     fn full_window(&self) -> f64 {
         (self.rate.max(MIN_RATE_BPS) * self.rtt / 8.0)
             .min(self.window)
-            .max(SEGMENT)
-            / SEGMENT
+            .max(SEGMENT_BYTES)
+            / SEGMENT_BYTES
     }
 
     /// Returns the rate with that window, in bit/s.
     #[must_use]
     pub fn without_loss(&self) -> f64 {
         self.rate.max(MIN_RATE_BPS).min(if self.rtt > 0.0 {
-            self.window.max(SEGMENT) * 8.0 / self.rtt
+            self.window.max(SEGMENT_BYTES) * 8.0 / self.rtt
         } else {
             f64::INFINITY
         })
@@ -127,22 +127,22 @@ impl Hop {
     /// Returns the long-run rate under loss, in bit/s.
     #[must_use]
     pub fn under_loss(&self) -> f64 {
-        let loss = self.loss_that_counts();
+        let loss = self.effective_loss();
         if loss == 0.0 || self.rtt <= 0.0 {
             return f64::INFINITY;
         }
         let reno = (1.5 / loss).sqrt();
         let window = match self.control {
-            Control::Reno | Control::Bbr => reno,
-            Control::Cubic => reno.max(cubic_factor() * (self.rtt / loss).powf(0.75)),
+            CongestionModel::Reno | CongestionModel::Bbr => reno,
+            CongestionModel::Cubic => reno.max(cubic_factor() * (self.rtt / loss).powf(0.75)),
         };
-        window * SEGMENT * 8.0 / self.rtt
+        window * SEGMENT_BYTES * 8.0 / self.rtt
     }
 
     /// Returns the loss to which the congestion control reacts.
-    fn loss_that_counts(&self) -> f64 {
+    fn effective_loss(&self) -> f64 {
         match self.control {
-            Control::Bbr if self.loss <= MAX_BBR_LOSS => 0.0,
+            CongestionModel::Bbr if self.loss <= MAX_BBR_LOSS => 0.0,
             _ => self.loss.clamp(0.0, 1.0),
         }
     }
@@ -150,11 +150,11 @@ impl Hop {
     /// Returns the duration of `bytes` bytes. The first loss comes when `first_loss / loss`
     /// segments were sent.
     #[must_use]
-    pub fn course(&self, bytes: f64, first_loss: f64) -> Course {
-        let loss = self.loss_that_counts();
+    pub fn course(&self, bytes: f64, first_loss: f64) -> TransferCourse {
+        let loss = self.effective_loss();
         let lost_at = match loss {
             0.0 => f64::INFINITY,
-            loss => SEGMENT * (first_loss / loss).max(1.0),
+            loss => SEGMENT_BYTES * (first_loss / loss).max(1.0),
         };
         let carried = self.without_loss()
             * if self.loss < 1.0 {
@@ -162,8 +162,8 @@ impl Hop {
             } else {
                 1.0
             };
-        let full = self.full_window() * SEGMENT;
-        let mut window = f64::from(INITIAL_WINDOW) * SEGMENT;
+        let full = self.full_window() * SEGMENT_BYTES;
+        let mut window = f64::from(INITIAL_WINDOW) * SEGMENT_BYTES;
         let (mut sent, mut seconds) = (0.0, 0.0);
         // Slow start: the window doubles each round trip, and is sent in one burst at the rate of
         // the hop.
@@ -186,13 +186,13 @@ impl Hop {
         let before_loss = (lost_at.min(bytes) - sent).max(0.0);
         seconds += before_loss * 8.0 / carried;
         sent += before_loss;
-        let left = (bytes - sent).max(0.0) / SEGMENT;
+        let left = (bytes - sent).max(0.0) / SEGMENT_BYTES;
         let (after_loss, losses) = if left > 0.0 {
-            self.after_first_loss(left, window.min(full) / SEGMENT, loss)
+            self.after_first_loss(left, window.min(full) / SEGMENT_BYTES, loss)
         } else {
             (0.0, 0.0)
         };
-        Course {
+        TransferCourse {
             seconds: seconds + after_loss,
             slow_start,
             after_loss,
@@ -205,7 +205,9 @@ impl Hop {
     fn after_first_loss(&self, segments: f64, window: f64, loss: f64) -> (f64, f64) {
         let full = self.full_window();
         let between = 1.0 / loss;
-        let rtt = self.rtt.max(SEGMENT * 8.0 / self.without_loss() / full);
+        let rtt = self
+            .rtt
+            .max(SEGMENT_BYTES * 8.0 / self.without_loss() / full);
         let (mut window, mut left, mut seconds) = (window.max(1.0), segments, 0.0);
         for _ in 0..MAX_FOLLOWED_LOSSES {
             let part = between.min(left);
@@ -224,19 +226,19 @@ impl Hop {
         let (time, _) = self.between_losses(window, between, full, rtt);
         // CUBIC's windows settle slowly, from above. From here on, the rate is at most that of the
         // long run.
-        let each = (time / between).max(SEGMENT * 8.0 / self.under_loss());
+        let each = (time / between).max(SEGMENT_BYTES * 8.0 / self.under_loss());
         (seconds + left * each, segments * loss)
     }
 
     /// Returns the seconds for `segments` segments after a loss at `window`, and the window at
     /// their end.
     fn between_losses(&self, window: f64, segments: f64, full: f64, rtt: f64) -> (f64, f64) {
-        if self.control != Control::Cubic {
-            let (rounds, end) = additive(window * RENO_BETA, segments, full, 1.0);
+        if self.control != CongestionModel::Cubic {
+            let (rounds, end) = additive_growth(window * RENO_BETA, segments, full, 1.0);
             return (rounds * rtt, end);
         }
-        let (rounds, end) = additive(window * CUBIC_BETA, segments, full, CUBIC_ALPHA);
-        let (seconds, cubic_end) = cubic(window, segments, full, rtt);
+        let (rounds, end) = additive_growth(window * CUBIC_BETA, segments, full, CUBIC_ALPHA);
+        let (seconds, cubic_end) = cubic_growth(window, segments, full, rtt);
         if rounds * rtt <= seconds {
             (rounds * rtt, end)
         } else {
@@ -247,7 +249,7 @@ impl Hop {
 
 /// Returns the round trips for `segments` segments, from a window that grows by `step` segments per
 /// round trip up to `full`; and the final window.
-fn additive(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
+fn additive_growth(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
     let window = window.max(1.0);
     if window >= full {
         return (segments / full, full);
@@ -266,7 +268,7 @@ fn additive(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
 
 /// Returns the seconds for `segments` segments after a loss at `window`, along CUBIC's curve up to
 /// `full`; and the final window.
-fn cubic(window: f64, segments: f64, full: f64, rtt: f64) -> (f64, f64) {
+fn cubic_growth(window: f64, segments: f64, full: f64, rtt: f64) -> (f64, f64) {
     let k = (window * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt();
     let at = |t: f64| CUBIC_C * (t - k).powi(3) + window;
     // Integral of the curve, one window per round trip.

@@ -1,8 +1,8 @@
 //! Choices for all classes of sizes between two ends. A client keeps them for times when it cannot
 //! reach a controller.
 
-use super::choice::{Choice, Chooser, Request};
-use super::explore::Account;
+use super::choice::{Choice, Chooser, RouteRequest};
+use super::explore::ExplorationAccount;
 use super::{NodeId, Transfer};
 
 /// Maximum size of each class but the last, in bytes.
@@ -16,9 +16,9 @@ pub const CLASS_ENDS: [u64; 7] = [
     1 << 30,
 ];
 /// Number of size classes.
-pub const CLASSES: usize = CLASS_ENDS.len() + 1;
+pub const CLASS_COUNT: usize = CLASS_ENDS.len() + 1;
 /// Typical size of each class in bytes, for which the table is made.
-pub const TYPICAL_BYTES: [u64; CLASSES] = [
+pub const TYPICAL_BYTES: [u64; CLASS_COUNT] = [
     128 << 10,
     512 << 10,
     2 << 20,
@@ -29,19 +29,25 @@ pub const TYPICAL_BYTES: [u64; CLASSES] = [
     4 << 30,
 ];
 /// Validity of a table, in seconds.
-pub const LONGEST_VALIDITY: f64 = 3600.0;
+pub const MAX_VALIDITY_SECONDS: f64 = 3600.0;
 
 /// Returns the class of a size.
 #[must_use]
-pub fn class(bytes: u64) -> usize {
+pub fn size_class(bytes: u64) -> usize {
     CLASS_ENDS.partition_point(|end| *end < bytes)
 }
 
 /// Returns the request for a class of sizes. An invalid class yields a size of 0 bytes.
 #[must_use]
-pub fn request(from: NodeId, to: NodeId, class: usize, streams: u16, now: f64) -> Request {
+pub fn class_request(
+    from: NodeId,
+    to: NodeId,
+    class: usize,
+    streams: u16,
+    now: f64,
+) -> RouteRequest {
     let bytes = TYPICAL_BYTES.get(class).copied().unwrap_or_default();
-    Request {
+    RouteRequest {
         from,
         to,
         transfer: Transfer { bytes, streams },
@@ -53,25 +59,25 @@ pub fn request(from: NodeId, to: NodeId, class: usize, streams: u16, now: f64) -
 
 /// Returns the choice for each class.
 #[must_use]
-pub fn choices(
+pub fn class_choices(
     chooser: &mut Chooser<'_>,
     from: NodeId,
     to: NodeId,
     streams: u16,
     now: f64,
-) -> [Choice; CLASSES] {
+) -> [Choice; CLASS_COUNT] {
     std::array::from_fn(|class| {
         chooser.choose(
-            &request(from, to, class, streams, now),
+            &class_request(from, to, class, streams, now),
             None,
-            &Account::default(),
+            &ExplorationAccount::default(),
         )
     })
 }
 
 /// Returns true if all classes go direct.
 #[must_use]
-pub fn all_direct(choices: &[Choice; CLASSES]) -> bool {
+pub fn all_direct(choices: &[Choice; CLASS_COUNT]) -> bool {
     let goes_direct = |choice: &Choice| choice.via.is_direct() && choice.at_once.len() <= 1;
     choices.iter().all(goes_direct)
 }

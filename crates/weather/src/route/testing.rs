@@ -1,7 +1,7 @@
 //! Maps for the tests of these modules.
 
 use super::NodeId;
-use super::map::{HopForecast, Map, Node};
+use super::map::{HopForecast, Node, RouteMap};
 use crate::Quantiles;
 
 /// Returns a forecast that is known exactly, from milliseconds, a probability, and Mbit/s.
@@ -16,12 +16,12 @@ pub fn exact(rtt_ms: f64, loss: f64, mbits: f64) -> HopForecast {
 }
 
 /// Returns a map with these nodes, in order, and hops in both directions.
-pub fn map(nodes: Vec<Node>, hops: &[(u32, u32, HopForecast)]) -> Map {
+pub fn map(nodes: Vec<Node>, hops: &[(u32, u32, HopForecast)]) -> RouteMap {
     let both: Vec<(NodeId, NodeId)> = hops
         .iter()
         .flat_map(|(a, b, _)| [(NodeId(*a), NodeId(*b)), (NodeId(*b), NodeId(*a))])
         .collect();
-    let mut map = Map::new(nodes, &both);
+    let mut map = RouteMap::new(nodes, &both);
     for (a, b, forecast) in hops {
         for (from, to) in [(a, b), (b, a)] {
             let hop = map.hop(NodeId(*from), NodeId(*to)).unwrap();

@@ -17,26 +17,26 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::map::HopForecast;
-use super::{NodeId, Via};
+use super::{NodeId, RouteDepots};
 use crate::Quantiles;
 
 /// Maximum number of samples that count for a hop if only one end reports on it.
-pub const LONE_SAMPLES: u32 = 4;
+pub const MAX_LONE_SAMPLES: u32 = 4;
 /// Number of consecutive transfers that were slower over a route than direct was expected to be,
 /// after which the route is held back.
 pub const MAX_SLOWER_TRANSFERS: u8 = 2;
 /// Time for which a route is held back at first, in seconds. It doubles each time.
-pub const FIRST_HOLD: f64 = 600.0;
+pub const FIRST_HOLD_SECONDS: f64 = 600.0;
 /// Maximum time for which a route is held back, in seconds.
-pub const LONGEST_HOLD: f64 = 7.0 * 86_400.0;
+pub const MAX_HOLD_SECONDS: f64 = 7.0 * 86_400.0;
 /// Maximum factor of outcomes on an expected time.
-pub const GREATEST_FACTOR: f64 = 4.0;
+pub const MAX_OUTCOME_FACTOR: f64 = 4.0;
 /// Weight of a new outcome in the factor.
-const GAIN: f64 = 0.25;
+const OUTCOME_WEIGHT: f64 = 0.25;
 
 /// Reason why a report is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ReportRejection {
     /// The reporter is not an end of the hop.
     #[error("only the two ends of a hop may report of it")]
     NotAnEnd,
@@ -53,11 +53,11 @@ pub enum Refused {
 
 /// Latest reports of both ends of each hop.
 #[derive(Debug, Clone, Default)]
-pub struct Reports {
+pub struct HopReports {
     hops: HashMap<(NodeId, NodeId), [Option<HopForecast>; 2]>,
 }
 
-impl Reports {
+impl HopReports {
     /// Takes a node's report on a hop, and returns the combined forecast of the hop. The caller
     /// must have authenticated the reporter.
     ///
@@ -69,34 +69,34 @@ impl Reports {
         from: NodeId,
         to: NodeId,
         said: HopForecast,
-    ) -> Result<HopForecast, Refused> {
+    ) -> Result<HopForecast, ReportRejection> {
         let side = match reporter {
-            _ if from == to => return Err(Refused::NotAnEnd),
+            _ if from == to => return Err(ReportRejection::NotAnEnd),
             _ if reporter == from => 0,
             _ if reporter == to => 1,
-            _ => return Err(Refused::NotAnEnd),
+            _ => return Err(ReportRejection::NotAnEnd),
         };
         if !said.is_sound() {
-            return Err(Refused::Unsound);
+            return Err(ReportRejection::Unsound);
         }
         let sides = self.hops.entry((from, to)).or_default();
         if let Some(before) = &sides[side]
             && before.at > said.at
         {
-            return Err(Refused::Older);
+            return Err(ReportRejection::Older);
         }
         sides[side] = Some(said);
         Ok(match sides {
             [Some(one), Some(other)] => worse_of(one, other),
             _ => HopForecast {
-                samples: said.samples.min(LONE_SAMPLES),
+                samples: said.samples.min(MAX_LONE_SAMPLES),
                 ..said
             },
         })
     }
 
     /// Removes an end's report on a hop, because its author now speaks for the other end.
-    pub fn forget(&mut self, reporter: NodeId, from: NodeId, to: NodeId) {
+    pub fn forget_report(&mut self, reporter: NodeId, from: NodeId, to: NodeId) {
         if let Some(sides) = self.hops.get_mut(&(from, to)) {
             for (end, side) in [from, to].into_iter().zip(sides) {
                 if end == reporter {
@@ -109,7 +109,7 @@ impl Reports {
     /// Returns the latest reports of both ends of a hop, that of its start first. Returns `None` if
     /// one of them has not reported.
     #[must_use]
-    pub fn both(&self, from: NodeId, to: NodeId) -> Option<(&HopForecast, &HopForecast)> {
+    pub fn both_reports(&self, from: NodeId, to: NodeId) -> Option<(&HopForecast, &HopForecast)> {
         let [one, other] = self.hops.get(&(from, to))?;
         Some((one.as_ref()?, other.as_ref()?))
     }
@@ -124,18 +124,18 @@ impl Reports {
 /// Combines two forecasts into the pessimistic one: longer, lossier, slower, older, fewer samples.
 #[must_use]
 pub fn worse_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
-    of_both(one, other, f64::max, f64::min)
+    combine(one, other, f64::max, f64::min)
 }
 
 /// Combines two forecasts into the optimistic one: shorter, less lossy, faster; but still older,
 /// and with fewer samples.
 #[must_use]
 pub fn better_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
-    of_both(one, other, f64::min, f64::max)
+    combine(one, other, f64::min, f64::max)
 }
 
 /// Combines two forecasts. `cost` selects among round trips and losses, `gain` among rates.
-fn of_both(
+fn combine(
     one: &HopForecast,
     other: &HopForecast,
     cost: fn(f64, f64) -> f64,
@@ -158,11 +158,11 @@ fn of_both(
 /// Number of nodes that must have failed to dial a depot before it is dead to all.
 pub const DEPOT_DEATH_REPORTERS: usize = 2;
 /// Time within which reports count as one failure, in seconds.
-const ONE_FAILURE: f64 = 120.0;
+const FAILURE_WINDOW_SECONDS: f64 = 120.0;
 
 /// Consequence of a report of a failed dial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Dead {
+pub enum DeathScope {
     /// The hop is dead.
     Hop,
     /// The depot and the hop are dead.
@@ -171,11 +171,11 @@ pub enum Dead {
 
 /// Nodes that failed to dial each depot.
 #[derive(Debug, Clone, Default)]
-pub struct Deaths {
+pub struct DepotFailures {
     depots: HashMap<NodeId, Vec<(NodeId, f64)>>,
 }
 
-impl Deaths {
+impl DepotFailures {
     /// Takes a report that a node failed to dial the next one. The hop is dead; the depot is dead
     /// as well once [`DEPOT_DEATH_REPORTERS`] different nodes have reported so within two minutes.
     /// So no single node can take a depot from the others.
@@ -188,24 +188,24 @@ impl Deaths {
         from: NodeId,
         to: NodeId,
         now: f64,
-    ) -> Result<Dead, Refused> {
+    ) -> Result<DeathScope, ReportRejection> {
         if reporter != from || from == to {
-            return Err(Refused::NotAnEnd);
+            return Err(ReportRejection::NotAnEnd);
         }
         let said = self.depots.entry(to).or_default();
-        said.retain(|(by, at)| *by != reporter && now - at <= ONE_FAILURE);
+        said.retain(|(by, at)| *by != reporter && now - at <= FAILURE_WINDOW_SECONDS);
         said.push((reporter, now));
         Ok(if said.len() >= DEPOT_DEATH_REPORTERS {
-            Dead::Depot
+            DeathScope::Depot
         } else {
-            Dead::Hop
+            DeathScope::Hop
         })
     }
 }
 
 /// Outcome of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TransferOutcome {
     /// Expected time by the model alone, at the median, in seconds.
     pub expected: f64,
     /// Expected time of the direct route, in seconds.
@@ -216,7 +216,7 @@ pub struct Outcome {
 
 /// History of a route between two ends.
 #[derive(Debug, Clone, Copy, Default)]
-struct Memory {
+struct RouteHistory {
     /// Mean logarithm of actual times relative to expected ones.
     log_factor: f64,
     strikes: u8,
@@ -226,11 +226,11 @@ struct Memory {
 
 /// Outcomes of transfers, by their ends and route.
 #[derive(Debug, Clone, Default)]
-pub struct Outcomes {
-    routes: HashMap<(NodeId, NodeId, Via), Memory>,
+pub struct TransferOutcomes {
+    routes: HashMap<(NodeId, NodeId, RouteDepots), RouteHistory>,
 }
 
-impl Outcomes {
+impl TransferOutcomes {
     /// Takes the outcome of a transfer between two ends, reported by one of them.
     ///
     /// # Errors
@@ -240,26 +240,26 @@ impl Outcomes {
         reporter: NodeId,
         from: NodeId,
         to: NodeId,
-        via: &Via,
-        outcome: &Outcome,
+        via: &RouteDepots,
+        outcome: &TransferOutcome,
         now: f64,
-    ) -> Result<(), Refused> {
-        if !Reports::may_report(reporter, from, to) {
-            return Err(Refused::NotAnEnd);
+    ) -> Result<(), ReportRejection> {
+        if !HopReports::may_report(reporter, from, to) {
+            return Err(ReportRejection::NotAnEnd);
         }
-        let Outcome {
+        let TransferOutcome {
             expected,
             direct,
             took,
         } = *outcome;
         if !(expected > 0.0 && expected.is_finite() && direct > 0.0 && took > 0.0) {
-            return Err(Refused::Unsound);
+            return Err(ReportRejection::Unsound);
         }
         let memory = self.routes.entry((from, to, *via)).or_default();
         let log = (took / expected)
             .ln()
-            .clamp(-GREATEST_FACTOR.ln(), GREATEST_FACTOR.ln());
-        memory.log_factor += GAIN * (log - memory.log_factor);
+            .clamp(-MAX_OUTCOME_FACTOR.ln(), MAX_OUTCOME_FACTOR.ln());
+        memory.log_factor += OUTCOME_WEIGHT * (log - memory.log_factor);
         if via.is_direct() {
             // Direct is its own baseline; failures are reported through `failed`.
             return Ok(());
@@ -280,16 +280,16 @@ impl Outcomes {
     ///
     /// # Errors
     /// [`Refused::NotAnEnd`].
-    pub fn failed(
+    pub fn record_failure(
         &mut self,
         reporter: NodeId,
         from: NodeId,
         to: NodeId,
-        via: &Via,
+        via: &RouteDepots,
         now: f64,
-    ) -> Result<(), Refused> {
-        if !Reports::may_report(reporter, from, to) {
-            return Err(Refused::NotAnEnd);
+    ) -> Result<(), ReportRejection> {
+        if !HopReports::may_report(reporter, from, to) {
+            return Err(ReportRejection::NotAnEnd);
         }
         self.routes.entry((from, to, *via)).or_default().hold(now);
         Ok(())
@@ -298,8 +298,8 @@ impl Outcomes {
     /// Returns the factor on the expected time of a route, or `None` while it is held back. It is
     /// never below 1: no report makes a route look better than its hops do.
     #[must_use]
-    pub fn factor(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> Option<f64> {
-        let Some(memory) = self.remembered(from, to, via) else {
+    pub fn factor(&self, from: NodeId, to: NodeId, via: &RouteDepots, now: f64) -> Option<f64> {
+        let Some(memory) = self.history(from, to, via) else {
             return Some(1.0);
         };
         (memory.held_until <= now).then(|| memory.log_factor.exp().max(1.0))
@@ -307,19 +307,25 @@ impl Outcomes {
 
     /// Returns true if a route is held back.
     #[must_use]
-    pub fn is_held(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> bool {
-        self.remembered(from, to, via)
+    pub fn is_held(&self, from: NodeId, to: NodeId, via: &RouteDepots, now: f64) -> bool {
+        self.history(from, to, via)
             .is_some_and(|memory| memory.held_until > now)
     }
 
     /// Returns true if a route was held back, and its time is over.
     #[must_use]
-    pub fn may_be_tried_again(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> bool {
-        self.remembered(from, to, via)
+    pub fn may_be_tried_again(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        via: &RouteDepots,
+        now: f64,
+    ) -> bool {
+        self.history(from, to, via)
             .is_some_and(|memory| memory.holds > 0 && memory.held_until <= now)
     }
 
-    fn remembered(&self, from: NodeId, to: NodeId, via: &Via) -> Option<&Memory> {
+    fn history(&self, from: NodeId, to: NodeId, via: &RouteDepots) -> Option<&RouteHistory> {
         // Shortcut for an empty table: a request looks here once for each route.
         if self.routes.is_empty() {
             return None;
@@ -328,9 +334,10 @@ impl Outcomes {
     }
 }
 
-impl Memory {
+impl RouteHistory {
     fn hold(&mut self, now: f64) {
-        self.held_until = now + (FIRST_HOLD * 2f64.powi(i32::from(self.holds))).min(LONGEST_HOLD);
+        self.held_until =
+            now + (FIRST_HOLD_SECONDS * 2f64.powi(i32::from(self.holds))).min(MAX_HOLD_SECONDS);
         self.holds = self.holds.saturating_add(1);
         // The next slow transfer holds it back again at once.
         self.strikes = MAX_SLOWER_TRANSFERS - 1;

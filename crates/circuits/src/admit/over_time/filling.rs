@@ -1,14 +1,14 @@
 //! Filling of stretches, one after another, until the volume is carried.
 
 use super::Goal;
-use crate::path::Field;
-use crate::request::{Piece, Plan};
-use crate::split::{Ask, Route, most, total, widest_behind};
-use crate::time::{MAX_RATE, Rate, Volume, Window};
+use crate::path::BandwidthField;
+use crate::request::{PlanPiece, ReservationPlan};
+use crate::split::{PathConstraints, RatedPath, max_rate_routes, total_rate, widest_behind};
+use crate::time::{BitsPerSecond, MAX_RATE, Volume, Window};
 
 /// Route search within a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum SearchEffort {
     /// The widest paths first, which is fast.
     Widest,
     /// The most that can be found.
@@ -17,30 +17,30 @@ pub(super) enum Look {
 
 /// The filled part of one stretch.
 #[derive(Debug, Clone)]
-struct Part {
-    piece: Piece,
+struct FilledStretch {
+    piece: PlanPiece,
     /// Wanted rate, in bit/s, from which on the stretch yields the same routes.
-    enough: Rate,
+    enough: BitsPerSecond,
 }
 
 /// Stretches filled so far.
 #[derive(Debug, Clone)]
 pub(super) struct Filling {
-    ask: Ask,
-    look: Look,
+    ask: PathConstraints,
+    look: SearchEffort,
     /// Maximum rate, in bit/s.
-    fastest: Rate,
-    parts: Vec<Part>,
+    fastest: BitsPerSecond,
+    parts: Vec<FilledStretch>,
     carried: Volume,
     left: Volume,
     /// Upper bound of the volume that could have been carried.
     limit: Volume,
     /// Preceding stretch. Some of its paths may be the widest in the next one as well.
-    before: Option<Before>,
+    before: Option<PreviousStretch>,
 }
 
 impl Filling {
-    pub(super) fn new(goal: &Goal, ask: Ask, look: Look) -> Self {
+    pub(super) fn new(goal: &Goal, ask: PathConstraints, look: SearchEffort) -> Self {
         Self {
             ask,
             look,
@@ -69,8 +69,8 @@ impl Filling {
     }
 
     /// Returns all pieces as a plan.
-    pub(super) fn plan(self) -> Plan {
-        let mut plan = Plan::default();
+    pub(super) fn plan(self) -> ReservationPlan {
+        let mut plan = ReservationPlan::default();
         for part in self.parts {
             plan.push(part.piece);
         }
@@ -79,15 +79,15 @@ impl Filling {
 
     /// Returns the plan that the same stretches make of a smaller volume. Returns `None` if other
     /// routes would do for the rest of it near its end.
-    pub(super) fn of(&self, volume: Volume) -> Option<Plan> {
-        let (mut plan, mut left) = (Plan::default(), volume);
-        for Part { piece, enough } in &self.parts {
-            if self.wanted(left) < *enough {
+    pub(super) fn plan_for(&self, volume: Volume) -> Option<ReservationPlan> {
+        let (mut plan, mut left) = (ReservationPlan::default(), volume);
+        for FilledStretch { piece, enough } in &self.parts {
+            if self.wanted_rate(left) < *enough {
                 return None;
             }
-            let (piece, carried) = within(&piece.routes, piece.window, left);
+            let (piece, carried) = fitted_piece(&piece.routes, piece.window, left);
             plan.push(piece);
-            left = left.less(carried);
+            left = left.minus(carried);
             if left == Volume::default() {
                 return Some(plan);
             }
@@ -97,51 +97,58 @@ impl Filling {
 
     /// Returns the rate that carries `left` in 1 ms, the shortest time there is, but at most the
     /// maximum rate.
-    fn wanted(&self, left: Volume) -> Rate {
-        left.rate_within(1).unwrap_or(MAX_RATE).min(self.fastest)
+    fn wanted_rate(&self, left: Volume) -> BitsPerSecond {
+        left.min_rate_within(1)
+            .unwrap_or(MAX_RATE)
+            .min(self.fastest)
     }
 
     /// Adds one stretch.
-    pub(super) fn add(&mut self, window: Window, field: &Field<'_>) {
-        let want = self.wanted(self.left);
+    pub(super) fn add(&mut self, window: Window, field: &BandwidthField<'_>) {
+        let want = self.wanted_rate(self.left);
         let (routes, most) = match self.look {
-            Look::Best => most(field, &self.ask, want),
-            Look::Widest => (self.widest(field, want), 0),
+            SearchEffort::Best => max_rate_routes(field, &self.ask, want),
+            SearchEffort::Widest => (self.widest_routes(field, want), 0),
         };
-        let rate = total(&routes);
+        let rate = total_rate(&routes);
         self.limit = self
             .limit
             .plus(Volume::carried(most.max(rate), window.length()));
         if rate == 0 {
             return;
         }
-        let (piece, carried) = within(&routes, window, self.left);
+        let (piece, carried) = fitted_piece(&routes, window, self.left);
         self.carried = self.carried.plus(carried);
-        self.left = self.left.less(carried);
+        self.left = self.left.minus(carried);
         // No more than this leaves the source, whatever is wanted.
         let network = field.network();
         let leaves = network
-            .from(self.ask.ends.from)
+            .links_from(self.ask.ends.from)
             .map(|(id, _)| field.room(id));
-        let enough = leaves.fold(0, Rate::saturating_add).min(want);
-        self.parts.push(Part { piece, enough });
+        let enough = leaves.fold(0, BitsPerSecond::saturating_add).min(want);
+        self.parts.push(FilledStretch { piece, enough });
     }
 
-    fn widest(&mut self, field: &Field<'_>, want: Rate) -> Vec<Route> {
+    fn widest_routes(&mut self, field: &BandwidthField<'_>, want: BitsPerSecond) -> Vec<RatedPath> {
         let before = self.before.take();
-        let known = before.as_ref().map(|before| before.known_in(field, want));
+        let known = before
+            .as_ref()
+            .map(|before| before.reusable_in(field, want));
         let routes = widest_behind(known.unwrap_or_default(), field, &self.ask, want);
-        self.before = Some(Before::of(field, want, routes.clone()));
+        self.before = Some(PreviousStretch::record(field, want, routes.clone()));
         routes
     }
 }
 
 /// Returns a piece from the start of a stretch to its end, or to the moment at which `left` is
 /// carried; and the volume that it carries.
-fn within(routes: &[Route], window: Window, left: Volume) -> (Piece, Volume) {
-    let rate = total(routes);
-    let length = left.time_at(rate).unwrap_or(u64::MAX).min(window.length());
-    let piece = Piece {
+fn fitted_piece(routes: &[RatedPath], window: Window, left: Volume) -> (PlanPiece, Volume) {
+    let rate = total_rate(routes);
+    let length = left
+        .duration_at(rate)
+        .unwrap_or(u64::MAX)
+        .min(window.length());
+    let piece = PlanPiece {
         window: Window::new(window.start, window.start.saturating_add_unsigned(length)),
         routes: routes.to_vec(),
     };
@@ -150,16 +157,20 @@ fn within(routes: &[Route], window: Window, left: Volume) -> (Piece, Volume) {
 
 /// A stretch, and the routes over its widest paths.
 #[derive(Debug, Clone)]
-pub(super) struct Before {
+pub(super) struct PreviousStretch {
     /// Rate left on each link.
-    rooms: Vec<Rate>,
-    want: Rate,
-    routes: Vec<Route>,
+    rooms: Vec<BitsPerSecond>,
+    want: BitsPerSecond,
+    routes: Vec<RatedPath>,
 }
 
-impl Before {
+impl PreviousStretch {
     /// Records a stretch in which `want` was wanted and these routes were found.
-    pub(super) fn of(field: &Field<'_>, want: Rate, routes: Vec<Route>) -> Self {
+    pub(super) fn record(
+        field: &BandwidthField<'_>,
+        want: BitsPerSecond,
+        routes: Vec<RatedPath>,
+    ) -> Self {
         let rooms = field.network().ids().map(|link| field.room(link)).collect();
         Self {
             rooms,
@@ -173,7 +184,11 @@ impl Before {
     ///
     /// That holds if none of their links has changed, and every other changed link has less room
     /// than before, or less than the narrowest of these routes.
-    pub(super) fn known_in(&self, field: &Field<'_>, want: Rate) -> &[Route] {
+    pub(super) fn reusable_in(
+        &self,
+        field: &BandwidthField<'_>,
+        want: BitsPerSecond,
+    ) -> &[RatedPath] {
         let rooms = field.network().ids().zip(&self.rooms);
         let changed = rooms.map(|(link, before)| (link, *before, field.room(link)));
         let changed: Vec<_> = changed.filter(|(_, before, now)| before != now).collect();

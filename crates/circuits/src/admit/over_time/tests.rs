@@ -2,16 +2,16 @@
 
 use proptest::prelude::*;
 
-use super::filling::Before;
-use crate::network::{LinkId, Network, NodeId};
-use crate::path::{Diversity, Ends, Field, Preference};
-use crate::split::{Ask, widest_behind, widest_first};
-use crate::testing::small;
-use crate::time::Rate;
+use super::filling::PreviousStretch;
+use crate::network::{CircuitNetwork, LinkId, NodeId};
+use crate::path::{BandwidthField, Diversity, PathEnds, Preference};
+use crate::split::{PathConstraints, widest_behind, widest_first};
+use crate::testing::small_networks;
+use crate::time::BitsPerSecond;
 
 /// Generates networks with the rates left on each link in two stretches.
-fn stretches() -> impl Strategy<Value = (Network, Vec<(Rate, Rate)>)> {
-    small().prop_flat_map(|network| {
+fn stretches() -> impl Strategy<Value = (CircuitNetwork, Vec<(BitsPerSecond, BitsPerSecond)>)> {
+    small_networks().prop_flat_map(|network| {
         let links = network.links().len();
         let alike = (0..12_u64).prop_map(|room| (room, room));
         let rooms = prop_oneof![4 => alike, 1 => (0..12_u64, 0..12_u64)];
@@ -29,18 +29,18 @@ proptest! {
         diversity in 0..3_u8,
         (want, other) in (1..40_u64, 1..40_u64),
     ) {
-        let field = |of: fn(&(Rate, Rate)) -> Rate| {
-            Field::new(&network, |link: LinkId| rooms.get(link.index()).map(of))
+        let field = |of: fn(&(BitsPerSecond, BitsPerSecond)) -> BitsPerSecond| {
+            BandwidthField::new(&network, |link: LinkId| rooms.get(link.index()).map(of))
         };
-        let ask = Ask {
-            ends: Ends { from: NodeId(0), to: NodeId(network.nodes() - 1) },
+        let ask = PathConstraints {
+            ends: PathEnds { from: NodeId(0), to: NodeId(network.nodes() - 1) },
             paths,
             diversity: [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)],
             preference: Preference::FewestHops,
         };
         let (one, next) = (field(|rooms| rooms.0), field(|rooms| rooms.1));
-        let before = Before::of(&one, want, widest_first(&one, &ask, want));
-        let known = before.known_in(&next, other);
+        let before = PreviousStretch::record(&one, want, widest_first(&one, &ask, want));
+        let known = before.reusable_in(&next, other);
         let routes = widest_behind(known, &next, &ask, other);
         prop_assert_eq!(routes, widest_first(&next, &ask, other));
     }

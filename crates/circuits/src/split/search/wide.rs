@@ -6,57 +6,69 @@
 //! widest path as well: links that the first does not use count as wider, by the first path's rate.
 
 use crate::network::{LinkId, NodeId};
-use crate::path::{Diversity, Field, Path};
-use crate::split::{Ask, Route, total, trimmed};
-use crate::time::Rate;
+use crate::path::{BandwidthField, Diversity, LinkPath};
+use crate::split::{PathConstraints, RatedPath, total_rate, trim};
+use crate::time::BitsPerSecond;
 
 /// Maximum number of links to follow.
-const MAX_STEPS: usize = 50_000;
+const MAX_FOLLOWED_LINKS: usize = 50_000;
 
-struct Wide<'a> {
-    ask: &'a Ask,
-    want: Rate,
-    best: Vec<Route>,
-    least: Rate,
+struct WidestFirstSearch<'a> {
+    ask: &'a PathConstraints,
+    want: BitsPerSecond,
+    best: Vec<RatedPath>,
+    least: BitsPerSecond,
     steps: usize,
 }
 
 /// Searches for more than `least` and up to `want` bit/s. Returns the routes, and whether the
 /// search was complete. Paths that may share links are limited to two.
-pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
-    let mut wide = Wide {
+pub(super) fn search_widest_first(
+    field: &BandwidthField<'_>,
+    ask: &PathConstraints,
+    want: BitsPerSecond,
+    least: BitsPerSecond,
+) -> (Vec<RatedPath>, bool) {
+    let mut wide = WidestFirstSearch {
         ask,
         want,
         best: Vec::new(),
         least,
         steps: 0,
     };
-    wide.on(field, &mut Vec::new());
-    (wide.best, wide.steps <= MAX_STEPS)
+    wide.extend(field, &mut Vec::new());
+    (wide.best, wide.steps <= MAX_FOLLOWED_LINKS)
 }
 
-impl Wide<'_> {
+impl WidestFirstSearch<'_> {
     /// Returns the least rate that the widest of the remaining paths must carry to beat the best.
-    fn threshold(&self, chosen: &[Route]) -> Rate {
-        let more = self.least.saturating_add(1).saturating_sub(total(chosen));
+    fn threshold(&self, chosen: &[RatedPath]) -> BitsPerSecond {
+        let more = self
+            .least
+            .saturating_add(1)
+            .saturating_sub(total_rate(chosen));
         let left = self.ask.paths.saturating_sub(chosen.len());
-        more.div_ceil(Rate::try_from(left).unwrap_or(Rate::MAX).max(1))
-            .max(1)
+        more.div_ceil(
+            BitsPerSecond::try_from(left)
+                .unwrap_or(BitsPerSecond::MAX)
+                .max(1),
+        )
+        .max(1)
     }
 
-    fn keep(&mut self, routes: Vec<Route>) {
-        if total(&routes) > self.least {
-            self.least = total(&routes);
-            self.best = trimmed(routes, self.want);
+    fn keep_if_better(&mut self, routes: Vec<RatedPath>) {
+        if total_rate(&routes) > self.least {
+            self.least = total_rate(&routes);
+            self.best = trim(routes, self.want);
         }
     }
 
     /// Extends the chosen paths by what they leave.
-    fn on(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>) {
-        self.keep(chosen.clone());
+    fn extend(&mut self, left: &BandwidthField<'_>, chosen: &mut Vec<RatedPath>) {
+        self.keep_if_better(chosen.clone());
         if chosen.len() + 1 >= self.ask.paths {
-            if let Some((path, rate)) = left.widest(self.ask.ends) {
-                self.keep([&chosen[..], &[Route { path, rate }]].concat());
+            if let Some((path, rate)) = left.widest_path(self.ask.ends) {
+                self.keep_if_better([&chosen[..], &[RatedPath { path, rate }]].concat());
             }
             return;
         }
@@ -64,9 +76,9 @@ impl Wide<'_> {
         let mut seen = vec![false; network.nodes() as usize];
         let mut trail: Vec<LinkId> = Vec::new();
         let open =
-            |node: NodeId, length: usize| network.from(node).map(move |(id, _)| (id, length));
+            |node: NodeId, length: usize| network.links_from(node).map(move |(id, _)| (id, length));
         let mut stack: Vec<(LinkId, usize)> = open(self.ask.ends.from, 0).collect();
-        let reaches = reaching(left, self.ask.ends.to, self.threshold(chosen));
+        let reaches = nodes_reaching(left, self.ask.ends.to, self.threshold(chosen));
         while let Some((id, length)) = stack.pop() {
             for back in trail.drain(length..) {
                 if let Some(seen) = network
@@ -89,12 +101,12 @@ impl Wide<'_> {
                 continue;
             }
             self.steps += 1;
-            if self.steps > MAX_STEPS || self.least >= self.want {
+            if self.steps > MAX_FOLLOWED_LINKS || self.least >= self.want {
                 return;
             }
             trail.push(id);
             if link.to == self.ask.ends.to {
-                self.with(left, chosen, Path(trail.clone()));
+                self.extend_with(left, chosen, LinkPath(trail.clone()));
                 trail.pop();
                 continue;
             }
@@ -106,25 +118,30 @@ impl Wide<'_> {
     }
 
     /// Extends the chosen paths by one more.
-    fn with(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>, path: Path) {
+    fn extend_with(
+        &mut self,
+        left: &BandwidthField<'_>,
+        chosen: &mut Vec<RatedPath>,
+        path: LinkPath,
+    ) {
         let rate = left.width(&path);
         if self.ask.diversity == Diversity::Any {
-            self.beside(left, path, rate);
+            self.best_second_path(left, path, rate);
             return;
         }
         let mut rest = left.clone();
-        rest.part_from(&path, self.ask.diversity);
-        chosen.push(Route { path, rate });
-        self.on(&rest, chosen);
+        rest.remove_conflicts(&path, self.ask.diversity);
+        chosen.push(RatedPath { path, rate });
+        self.extend(&rest, chosen);
         chosen.pop();
     }
 
     /// Finds the best second path for one that it may share links with.
-    fn beside(&mut self, left: &Field<'_>, path: Path, rate: Rate) {
-        let both = Field::new(left.network(), |link| {
+    fn best_second_path(&mut self, left: &BandwidthField<'_>, path: LinkPath, rate: BitsPerSecond) {
+        let both = BandwidthField::new(left.network(), |link| {
             let room = left.room(link);
             let more = if path.0.contains(&link) { 0 } else { rate };
-            left.usable(link).then(|| {
+            left.is_usable(link).then(|| {
                 if room == 0 {
                     0
                 } else {
@@ -132,12 +149,12 @@ impl Wide<'_> {
                 }
             })
         });
-        if let Some((second, together)) = both.widest(self.ask.ends) {
+        if let Some((second, together)) = both.widest_path(self.ask.ends) {
             let more = together.saturating_sub(rate);
             if more > 0 && second != path {
-                self.keep(vec![
-                    Route { path, rate },
-                    Route {
+                self.keep_if_better(vec![
+                    RatedPath { path, rate },
+                    RatedPath {
                         path: second,
                         rate: more,
                     },
@@ -148,7 +165,7 @@ impl Wide<'_> {
 }
 
 /// Returns for each node whether links with enough bandwidth left connect it to `to`.
-fn reaching(field: &Field<'_>, to: NodeId, at_least: Rate) -> Vec<bool> {
+fn nodes_reaching(field: &BandwidthField<'_>, to: NodeId, at_least: BitsPerSecond) -> Vec<bool> {
     let network = field.network();
     let mut back: Vec<Vec<NodeId>> = vec![Vec::new(); network.nodes() as usize];
     for (id, link) in network.ids().zip(network.links()) {

@@ -9,38 +9,40 @@ use longhaul_control_api::reservations::{
     CircuitStanding, Disjoint, LifeState, Offers, Pace, Preference, Reservation, ReservationChange,
     ReservationRequest, Wish,
 };
-use longhaul_control_client::controller::{Action as Act, Granted};
-use longhaul_control_client::{ClientError, Controller};
-use longhaul_deadline::{Action, Ask, Event, Moment, PathId, Promise};
+use longhaul_control_client::controller::{ReservationAction as Act, ReservationAnswer};
+use longhaul_control_client::{ClientError, ControllerClient};
+use longhaul_deadline::{
+    BandwidthRequest, PathId, PlannerAction, PlannerEvent, Promise, UnixMillis,
+};
 use longhaul_hop::unix_ms;
 use longhaul_proto::SessionId;
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Reserved as ReservedWay, RouteStanding};
+use longhaul_transfer::{ReservedRoute as ReservedWay, RouteStanding};
 use quantities::{ByteCount, Rate};
 
-use super::Of;
-use super::ends::{self, Ends};
-use super::granted::{Paths, is_held_by_network, refusal, renewal_due};
-use super::kept::{Kept, Reserved};
-use super::looks::Beside;
-use crate::cp::routing::Judged;
+use super::DeadlineRequest;
+use super::ends::{self, MapEnds};
+use super::granted::{GrantedPaths, is_held_by_network, refusal, renewal_due};
+use super::kept::{LockedRecord, ReservationRecord};
+use super::looks::ConcurrentReservation;
+use crate::cp::routing::RouteVerdict;
 
 /// Interval between queries for the state of a reservation.
-const STANDING_INTERVAL: Duration = Duration::from_secs(10);
+const STATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Delay before grants that were not issued are requested again.
-const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
+const GRANT_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Maximum simultaneous paths of a copy whose streams have distinguishable ports. Other copies use
 /// one path.
-const PATHS: u32 = 4;
+const MAX_PATHS: u32 = 4;
 
 /// Limit of the reserved rate at any moment, as a multiple of the rate that would spread the volume
 /// evenly. It allows for links that are full part of the time.
-const MOST_BY_EVEN: f64 = 4.0;
+const MAX_PEAK_TO_EVEN_RATIO: f64 = 4.0;
 
 /// Result of an action.
-pub struct Done {
+pub struct ActionResult {
     /// Event that informs the planner.
-    pub event: Event,
+    pub event: PlannerEvent,
     /// The state in one word, for programs.
     pub state: Option<&'static str>,
     /// Offers that came with a refusal.
@@ -49,8 +51,8 @@ pub struct Done {
     pub error: Option<String>,
 }
 
-impl Done {
-    const fn new(event: Event, state: Option<&'static str>) -> Self {
+impl ActionResult {
+    const fn new(event: PlannerEvent, state: Option<&'static str>) -> Self {
         Self {
             event,
             state,
@@ -62,26 +64,29 @@ impl Done {
     fn failed(error: String, is_passing: bool) -> Self {
         Self {
             error: Some(error),
-            ..Self::new(Event::Failed { is_passing }, Some("failed"))
+            ..Self::new(PlannerEvent::Failed { is_passing }, Some("failed"))
         }
     }
 }
 
-impl From<ClientError> for Done {
+impl From<ClientError> for ActionResult {
     fn from(error: ClientError) -> Self {
-        Self::failed(printable(error.to_string().as_bytes()), error.is_passing())
+        Self::failed(
+            printable(error.to_string().as_bytes()),
+            error.is_transient(),
+        )
     }
 }
 
 /// A copy's reservation at the controller.
-pub struct Book {
-    controller: Option<(Arc<Controller>, PathBuf, String)>,
-    of: Of,
-    ends: Option<Ends>,
+pub struct CopyReservation {
+    controller: Option<(Arc<ControllerClient>, PathBuf, String)>,
+    of: DeadlineRequest,
+    ends: Option<MapEnds>,
     id: Option<u64>,
     is_change: bool,
-    kept: Option<Kept>,
-    paths: Paths,
+    kept: Option<LockedRecord>,
+    paths: GrantedPaths,
     looked: Option<Instant>,
     failed: BTreeSet<PathId>,
     /// When to request grants.
@@ -96,15 +101,15 @@ enum GrantsDue {
     /// At this instant or as soon after it as possible.
     After(Instant),
     /// At this moment, while the current grants still hold.
-    At(Moment),
+    At(UnixMillis),
 }
 
-impl Book {
+impl CopyReservation {
     /// Creates it with nothing reserved.
-    pub fn new(mut of: Of) -> Self {
+    pub fn new(mut of: DeadlineRequest) -> Self {
         Self {
             controller: of.controller.take(),
-            paths: Paths::new(of.server.host.clone(), of.pins, of.push),
+            paths: GrantedPaths::new(of.server.host.clone(), of.pins, of.push),
             of,
             ends: None,
             id: None,
@@ -118,7 +123,7 @@ impl Book {
     }
 
     /// Returns the controller, if one is used.
-    pub fn controller(&self) -> Option<&Controller> {
+    pub fn controller(&self) -> Option<&ControllerClient> {
         self.controller
             .as_ref()
             .map(|(controller, ..)| &**controller)
@@ -130,38 +135,44 @@ impl Book {
     }
 
     /// Returns the copy's ends on the map.
-    pub const fn ends(&self) -> Option<&Ends> {
+    pub const fn ends(&self) -> Option<&MapEnds> {
         self.ends.as_ref()
     }
 
     /// Carries out an action.
-    pub async fn carry_out(&mut self, action: &Action) -> Done {
+    pub async fn carry_out(&mut self, action: &PlannerAction) -> ActionResult {
         let Some((controller, ..)) = &self.controller else {
-            return Done::new(Event::Failed { is_passing: false }, None);
+            return ActionResult::new(PlannerEvent::Failed { is_passing: false }, None);
         };
         let controller = controller.clone();
         match action {
-            Action::Reserve(ask) => self.reserve(&controller, *ask).await,
-            Action::Change(ask) => self.change(&controller, *ask).await,
-            Action::Commit => self.commit(&controller).await,
-            Action::Abort if self.is_change => self.act(&controller, Act::Abort, None).await,
-            Action::Abort => self.cancel(&controller, None).await,
-            Action::Release => self.cancel(&controller, Some("returned")).await,
-            Action::Warn(_) => Done::new(Event::Failed { is_passing: true }, None),
+            PlannerAction::Reserve(ask) => self.reserve(&controller, *ask).await,
+            PlannerAction::Change(ask) => self.change(&controller, *ask).await,
+            PlannerAction::Commit => self.commit(&controller).await,
+            PlannerAction::Abort if self.is_change => self.act(&controller, Act::Abort, None).await,
+            PlannerAction::Abort => self.cancel(&controller, None).await,
+            PlannerAction::Release => self.cancel(&controller, Some("returned")).await,
+            PlannerAction::Warn(_) => {
+                ActionResult::new(PlannerEvent::Failed { is_passing: true }, None)
+            }
         }
     }
 
-    async fn reserve(&mut self, controller: &Controller, ask: Ask) -> Done {
+    async fn reserve(
+        &mut self,
+        controller: &ControllerClient,
+        ask: BandwidthRequest,
+    ) -> ActionResult {
         self.is_change = false;
         if self.ends.is_none() {
             match ends::find(controller, &self.of.server, self.of.push).await {
                 Ok(found) => self.ends = Some(found),
                 Err(ends::EndsError::Asked(error)) => return error.into(),
-                Err(error) => return Done::failed(error.to_string(), false),
+                Err(error) => return ActionResult::failed(error.to_string(), false),
             }
         }
         let Some(ends) = &self.ends else {
-            return Done::new(Event::Failed { is_passing: false }, None);
+            return ActionResult::new(PlannerEvent::Failed { is_passing: false }, None);
         };
         let (wish, end_ms) = asked(ask);
         let mut request = ReservationRequest {
@@ -170,7 +181,7 @@ impl Book {
             wish,
             start_ms: None,
             end_ms,
-            paths: if self.of.pins { PATHS } else { 1 },
+            paths: if self.of.pins { MAX_PATHS } else { 1 },
             disjoint: Disjoint::No,
             preference: Preference::FewestHops,
             avoid_sites: Vec::new(),
@@ -185,10 +196,10 @@ impl Book {
         };
         let key = match key() {
             Ok(key) => key,
-            Err(why) => return Done::failed(why, true),
+            Err(why) => return ActionResult::failed(why, true),
         };
         let mut granted = controller.reserve(&request, &key).await;
-        if request.paths > 1 && matches!(&granted, Err(error) if !error.is_passing()) {
+        if request.paths > 1 && matches!(&granted, Err(error) if !error.is_transient()) {
             // A key may be entitled to fewer paths.
             request.paths = 1;
             granted = controller.reserve(&request, &format!("{key}-1")).await;
@@ -196,10 +207,14 @@ impl Book {
         self.granted(granted)
     }
 
-    async fn change(&mut self, controller: &Controller, ask: Ask) -> Done {
+    async fn change(
+        &mut self,
+        controller: &ControllerClient,
+        ask: BandwidthRequest,
+    ) -> ActionResult {
         self.is_change = true;
         let (Some(id), Ok(key)) = (self.id, key()) else {
-            return Done::new(Event::Failed { is_passing: true }, None);
+            return ActionResult::new(PlannerEvent::Failed { is_passing: true }, None);
         };
         let (wish, end_ms) = asked(ask);
         let change = ReservationChange {
@@ -212,22 +227,22 @@ impl Book {
         self.granted(granted)
     }
 
-    fn granted(&mut self, granted: Result<Granted, ClientError>) -> Done {
+    fn granted(&mut self, granted: Result<ReservationAnswer, ClientError>) -> ActionResult {
         match granted {
-            Ok(Granted::Reserved(reserved)) => match reserved.reservations.first() {
+            Ok(ReservationAnswer::Reserved(reserved)) => match reserved.reservations.first() {
                 Some(reservation) => {
                     self.id = Some(reservation.id);
-                    Done::new(Event::Held(self.paths.pieces(reservation)), None)
+                    ActionResult::new(PlannerEvent::Held(self.paths.pieces(reservation)), None)
                 }
-                None => Done::failed(
+                None => ActionResult::failed(
                     "the controller's answer names no reservation".to_owned(),
                     false,
                 ),
             },
-            Ok(Granted::NoRoom(refused)) => Done {
+            Ok(ReservationAnswer::InsufficientBandwidth(refused)) => ActionResult {
                 offers: Some(refused.refusal.offers.clone()),
-                ..Done::new(
-                    Event::Refused(refusal(&refused.refusal.offers)),
+                ..ActionResult::new(
+                    PlannerEvent::Refused(refusal(&refused.refusal.offers)),
                     Some("refused"),
                 )
             },
@@ -235,21 +250,21 @@ impl Book {
         }
     }
 
-    async fn commit(&mut self, controller: &Controller) -> Done {
+    async fn commit(&mut self, controller: &ControllerClient) -> ActionResult {
         let Some(id) = self.id else {
-            return Done::new(Event::Failed { is_passing: true }, None);
+            return ActionResult::new(PlannerEvent::Failed { is_passing: true }, None);
         };
         // Recorded before it is promised, so that a copy killed at any moment leaves a record of
         // it.
         if self.kept.is_none()
             && let Some((_, state, url)) = &self.controller
         {
-            let reserved = Reserved {
+            let reserved = ReservationRecord {
                 controller: url.clone(),
                 owner: self.of.owner.clone(),
                 id,
             };
-            match Kept::keep(state, &reserved) {
+            match LockedRecord::keep(state, &reserved) {
                 Ok(kept) => self.kept = Some(kept),
                 Err(error) => tracing::info!(%error, "what is reserved is not written down"),
             }
@@ -261,24 +276,28 @@ impl Book {
         };
         let done = self.act(controller, Act::Commit, Some(state)).await;
         match done.event {
-            Event::Returned => {
+            PlannerEvent::Returned => {
                 self.looked = Some(Instant::now());
                 self.failed.clear();
                 self.grants_due = Some(GrantsDue::After(Instant::now()));
-                Done::new(Event::Committed, done.state)
+                ActionResult::new(PlannerEvent::Committed, done.state)
             }
             _ => done,
         }
     }
 
-    async fn cancel(&mut self, controller: &Controller, state: Option<&'static str>) -> Done {
+    async fn cancel(
+        &mut self,
+        controller: &ControllerClient,
+        state: Option<&'static str>,
+    ) -> ActionResult {
         let done = self
             .act(controller, Act::Cancel { series: false }, state)
             .await;
         let is_gone = match &done.event {
-            Event::Returned => true,
+            PlannerEvent::Returned => true,
             // The reservation is over or unknown: nothing is promised any more.
-            Event::Failed { is_passing } => !is_passing,
+            PlannerEvent::Failed { is_passing } => !is_passing,
             _ => false,
         };
         if !is_gone {
@@ -289,38 +308,43 @@ impl Book {
         if let Some(kept) = self.kept.take() {
             kept.forget();
         }
-        Done::new(Event::Returned, state)
+        ActionResult::new(PlannerEvent::Returned, state)
     }
 
-    async fn act(&self, controller: &Controller, act: Act, state: Option<&'static str>) -> Done {
+    async fn act(
+        &self,
+        controller: &ControllerClient,
+        act: Act,
+        state: Option<&'static str>,
+    ) -> ActionResult {
         let (Some(id), Ok(key)) = (self.id, key()) else {
-            return Done::new(Event::Failed { is_passing: false }, None);
+            return ActionResult::new(PlannerEvent::Failed { is_passing: false }, None);
         };
         match controller.act_on_reservation(id, act, &key).await {
-            Ok(_) => Done::new(Event::Returned, state),
+            Ok(_) => ActionResult::new(PlannerEvent::Returned, state),
             Err(error) => error.into(),
         }
     }
 
     /// Asks the controller for the state of the paths, once per [`STANDING_INTERVAL`]. Paths over a
     /// link with too little capacity have failed.
-    pub async fn standing(&mut self) -> Vec<Event> {
+    pub async fn poll_state(&mut self) -> Vec<PlannerEvent> {
         let is_due = self
             .looked
-            .is_some_and(|at| at.elapsed() >= STANDING_INTERVAL);
+            .is_some_and(|at| at.elapsed() >= STATE_POLL_INTERVAL);
         let (Some(id), Some((controller, ..)), true) = (self.id, &self.controller, is_due) else {
             return Vec::new();
         };
         let found = controller.reservation(id).await;
         self.looked = Some(Instant::now());
         match found {
-            Ok(reservation) => self.stands(&reservation),
+            Ok(reservation) => self.evaluate_state(&reservation),
             Err(_) => Vec::new(),
         }
     }
 
     /// Forgets a reservation that has ended for any reason.
-    fn lost(&mut self) -> Vec<Event> {
+    fn forget_lost(&mut self) -> Vec<PlannerEvent> {
         self.id = None;
         self.looked = None;
         self.failed.clear();
@@ -328,12 +352,12 @@ impl Book {
         if let Some(kept) = self.kept.take() {
             kept.forget();
         }
-        vec![Event::Lost]
+        vec![PlannerEvent::Lost]
     }
 
-    fn stands(&mut self, reservation: &Reservation) -> Vec<Event> {
+    fn evaluate_state(&mut self, reservation: &Reservation) -> Vec<PlannerEvent> {
         if reservation.state.life != LifeState::Created {
-            return self.lost();
+            return self.forget_lost();
         }
         let circuit = reservation.circuit.as_ref();
         let failed =
@@ -343,10 +367,10 @@ impl Book {
                     let paths = pieces.iter().flat_map(|piece| &piece.paths);
                     paths.map(|(path, _)| *path).collect()
                 }
-                false => self.paths.over(&reservation.impaired),
+                false => self.paths.paths_over_links(&reservation.impaired),
             };
         let new = failed.symmetric_difference(&self.failed);
-        let events = new.map(|path| Event::Path {
+        let events = new.map(|path| PlannerEvent::Path {
             path: *path,
             works: !failed.contains(path),
         });
@@ -356,7 +380,7 @@ impl Book {
     }
 
     /// Converts the copy's new verdicts on its granted routes to events.
-    pub fn judged(&mut self, judged: &[Judged]) -> Vec<Event> {
+    pub fn take_verdicts(&mut self, judged: &[RouteVerdict]) -> Vec<PlannerEvent> {
         let mut events = Vec::new();
         for one in judged.iter().skip(self.judged) {
             let works = match one.standing {
@@ -364,8 +388,8 @@ impl Book {
                 RouteStanding::Even | RouteStanding::Better | RouteStanding::Slower => true,
                 RouteStanding::Joined | RouteStanding::Left => continue,
             };
-            let paths = self.paths.named(&one.route).into_iter();
-            events.extend(paths.map(|path| Event::Path { path, works }));
+            let paths = self.paths.paths_of_route(&one.route).into_iter();
+            events.extend(paths.map(|path| PlannerEvent::Path { path, works }));
         }
         self.judged = judged.len();
         events
@@ -377,7 +401,7 @@ impl Book {
     }
 
     /// Requests grants for the promise, if they are due and can be used.
-    pub async fn ask_for_grants(&mut self, now: Moment) {
+    pub async fn ask_for_grants(&mut self, now: UnixMillis) {
         let is_due = match self.grants_due {
             Some(GrantsDue::After(due)) => due <= Instant::now(),
             Some(GrantsDue::At(due)) => due <= now,
@@ -400,38 +424,53 @@ impl Book {
             (Err(error), _) | (_, Err(error)) => {
                 tracing::info!(%error, "no grants for the depots on the reserved paths");
                 // The current grants are unaffected: they last until their end.
-                Some(GrantsDue::After(Instant::now() + GRANTS_AGAIN_AFTER))
+                Some(GrantsDue::After(Instant::now() + GRANT_RETRY_DELAY))
             }
         };
     }
 
     /// Returns the reserved routes of a moment, each with its rate in bit/s.
-    pub fn ways(&self, promise: &Promise, now: Moment) -> Vec<(PathId, ReservedWay, f64)> {
+    pub fn reserved_routes(
+        &self,
+        promise: &Promise,
+        now: UnixMillis,
+    ) -> Vec<(PathId, ReservedWay, f64)> {
         let ways = promise
-            .at(now)
-            .filter_map(|(path, bps)| Some((path, self.paths.way(path, now)?, bps)));
+            .paths_at(now)
+            .filter_map(|(path, bps)| Some((path, self.paths.reserved_route(path, now)?, bps)));
         ways.collect()
     }
 
     /// Returns the reservation that runs beside best effort at a moment.
-    pub fn beside(&self, promise: &Promise, now: Moment) -> Beside {
-        let paths: Vec<_> = promise.at(now).collect();
-        let is_told_apart = |(path, _): &(PathId, f64)| self.paths.way(*path, now).is_some();
+    pub fn concurrent_reservation(
+        &self,
+        promise: &Promise,
+        now: UnixMillis,
+    ) -> ConcurrentReservation {
+        let paths: Vec<_> = promise.paths_at(now).collect();
+        let is_told_apart =
+            |(path, _): &(PathId, f64)| self.paths.reserved_route(*path, now).is_some();
         match paths.iter().all(is_told_apart) {
-            true => Beside::Ways(paths),
-            false => Beside::Unknown,
+            true => ConcurrentReservation::Ways(paths),
+            false => ConcurrentReservation::Unknown,
         }
     }
 
     /// Describes an action and its result in one line for people.
-    pub fn line(&self, action: &Action, done: &Done) -> Option<String> {
-        let what = |ask: &Ask| match ask {
-            Ask::Volume { bytes, .. } => ByteCount(*bytes).to_string(),
-            Ask::Rate { bps, .. } => Rate::nearest(*bps).to_string(),
+    pub fn line(&self, action: &PlannerAction, done: &ActionResult) -> Option<String> {
+        let what = |ask: &BandwidthRequest| match ask {
+            BandwidthRequest::Volume { bytes, .. } => ByteCount(*bytes).to_string(),
+            BandwidthRequest::Rate { bps, .. } => Rate::nearest(*bps).to_string(),
         };
         match (action, &done.event, &done.error) {
-            (_, Event::Failed { .. }, Some(error)) => Some(format!("the controller: {error}")),
-            (Action::Reserve(ask) | Action::Change(ask), Event::Held(_), _) => {
+            (_, PlannerEvent::Failed { .. }, Some(error)) => {
+                Some(format!("the controller: {error}"))
+            }
+            (
+                PlannerAction::Reserve(ask) | PlannerAction::Change(ask),
+                PlannerEvent::Held(_),
+                _,
+            ) => {
                 let ends = self.ends.as_ref()?;
                 let (from, to) = (
                     printable(ends.from.as_bytes()),
@@ -444,10 +483,12 @@ impl Book {
                     what(ask)
                 ))
             }
-            (Action::Reserve(ask) | Action::Change(ask), Event::Refused(_), _) => {
-                Some(format!("no room for {}", what(ask)))
-            }
-            (Action::Release, Event::Returned, _) => {
+            (
+                PlannerAction::Reserve(ask) | PlannerAction::Change(ask),
+                PlannerEvent::Refused(_),
+                _,
+            ) => Some(format!("no room for {}", what(ask))),
+            (PlannerAction::Release, PlannerEvent::Returned, _) => {
                 Some("what was left of it was returned".to_owned())
             }
             _ => None,
@@ -455,21 +496,21 @@ impl Book {
     }
 }
 
-fn asked(ask: Ask) -> (Wish, u64) {
+fn asked(ask: BandwidthRequest) -> (Wish, u64) {
     match ask {
-        Ask::Volume { bytes, by } => {
+        BandwidthRequest::Volume { bytes, by } => {
             // Prefer a rate that lasts all the time beside best effort: a burst is useless to an
             // end that cannot send that fast.
             let seconds = by.saturating_sub(unix_ms()).max(1) as f64 / 1000.0;
             let even = bytes as f64 * 8.0 / seconds;
             let wish = Wish::Volume {
                 bytes,
-                at_most_bps: Some((even * MOST_BY_EVEN).ceil() as u64),
+                at_most_bps: Some((even * MAX_PEAK_TO_EVEN_RATIO).ceil() as u64),
                 pace: Pace::Even,
             };
             (wish, by)
         }
-        Ask::Rate { bps, until } => (
+        BandwidthRequest::Rate { bps, until } => (
             Wish::Rate {
                 rate_bps: bps.max(1.0) as u64,
             },

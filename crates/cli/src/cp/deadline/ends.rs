@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use longhaul_control_api::map::Map;
 use longhaul_control_api::routes::TableQuery;
-use longhaul_control_client::{ClientError, Controller};
+use longhaul_control_client::{ClientError, ControllerClient};
 use longhaul_policy::HostPattern;
 use longhaul_proto::Endpoint;
 
 /// Names of both ends on the controller's map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ends {
+pub struct MapEnds {
     /// The end that sends.
     pub from: String,
     /// The end that receives.
@@ -39,10 +39,10 @@ pub enum EndsError {
 /// # Errors
 /// [`EndsError`].
 pub async fn find(
-    controller: &Controller,
+    controller: &ControllerClient,
     server: &Endpoint,
     push: bool,
-) -> Result<Ends, EndsError> {
+) -> Result<MapEnds, EndsError> {
     let map = controller.map().await?.map;
     let query = TableQuery {
         limit: Some(1),
@@ -54,10 +54,10 @@ pub async fn find(
         Err(ClientError::Refused(_)) => None,
         Err(error) => return Err(error.into()),
     };
-    let called = called.filter(|name| stands(&map, name));
+    let called = called.filter(|name| is_on_map(&map, name));
     let own = match called {
         Some(own) => own,
-        None => of_addresses(&map, &own_addresses()).ok_or(EndsError::NotOnMap)?,
+        None => host_with_addresses(&map, &own_addresses()).ok_or(EndsError::NotOnMap)?,
     };
     let host = server.host.to_string();
     let far = match knows(&map, &host) {
@@ -68,12 +68,12 @@ pub async fn find(
                 .map(|found| found.map(|at| at.ip()).collect())
                 .unwrap_or_default();
             // A host that is not on the map is refused by the controller, in its own words.
-            of_addresses(&map, &found).unwrap_or(host)
+            host_with_addresses(&map, &found).unwrap_or(host)
         }
     };
     Ok(match push {
-        true => Ends { from: own, to: far },
-        false => Ends { from: far, to: own },
+        true => MapEnds { from: own, to: far },
+        false => MapEnds { from: far, to: own },
     })
 }
 
@@ -86,17 +86,17 @@ fn own_addresses() -> Vec<IpAddr> {
 }
 
 /// Returns true if the map has a host, or a depot at a site, of that name.
-fn stands(map: &Map, name: &str) -> bool {
+fn is_on_map(map: &Map, name: &str) -> bool {
     map.host(name).is_some() || map.depot(name).is_some_and(|depot| depot.site.is_some())
 }
 
 fn knows(map: &Map, host: &str) -> bool {
     let address = host.parse().ok();
     let name = Some(host).filter(|_| address.is_none());
-    stands(map, host) || map.site(host).is_some() || known_by(map, address, name).is_some()
+    is_on_map(map, host) || map.site(host).is_some() || known_by(map, address, name).is_some()
 }
 
-fn of_addresses(map: &Map, addresses: &[IpAddr]) -> Option<String> {
+fn host_with_addresses(map: &Map, addresses: &[IpAddr]) -> Option<String> {
     addresses
         .iter()
         .find_map(|address| known_by(map, Some(*address), None))
@@ -134,7 +134,10 @@ mod tests {
             assert!(!knows(&map, unknown), "{unknown}");
         }
         let addresses = ["198.51.100.1", "192.0.2.9"].map(|text| text.parse().unwrap());
-        assert_eq!(of_addresses(&map, &addresses).as_deref(), Some("dtn1"));
-        assert_eq!(of_addresses(&map, &addresses[..1]), None);
+        assert_eq!(
+            host_with_addresses(&map, &addresses).as_deref(),
+            Some("dtn1")
+        );
+        assert_eq!(host_with_addresses(&map, &addresses[..1]), None);
     }
 }

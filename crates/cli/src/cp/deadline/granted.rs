@@ -10,49 +10,49 @@ use longhaul_control_api::reservations::{
     CircuitStanding, LinkDirection, Offers, PathGrant, PathGrants, Reservation, ReservedPath, Wish,
 };
 use longhaul_deadline::promise::used_until;
-use longhaul_deadline::{Moment, PathId, Piece, Refusal};
+use longhaul_deadline::{PathId, PromisedPiece, RefusalOffers, UnixMillis};
 use longhaul_proto::{CircuitGrant, Hop, Host, Route};
-use longhaul_transfer::{Mark, Reserved};
+use longhaul_transfer::{ReservationMark, ReservedRoute};
 
 /// Maximum number of paths distinguished in one copy. A reservation has eight at most, and changes
 /// rarely.
 const MAX_PATHS: usize = 1024;
 
 /// Shortest time between two requests for grants, in milliseconds.
-const MIN_RENEWAL_MS: Moment = 1_000;
+const MIN_RENEWAL_MS: UnixMillis = 1_000;
 
 /// Returns the moment to request grants again: after half of their remaining time. A controller
 /// that is briefly unavailable is thus asked again before they end.
-pub fn renewal_due(now: Moment, end: Moment) -> Moment {
+pub fn renewal_due(now: UnixMillis, end: UnixMillis) -> UnixMillis {
     let half = end.saturating_sub(now) / 2;
     now.saturating_add(half.max(MIN_RENEWAL_MS))
 }
 
 /// Paths that were granted so far. The index of a path is its number.
 #[derive(Debug)]
-pub struct Paths {
-    known: Vec<Path>,
+pub struct GrantedPaths {
+    known: Vec<GrantedPath>,
     /// The latest granted routes over depots.
-    granted: Vec<ByDepots>,
+    granted: Vec<DepotRoute>,
     pins: bool,
     push: bool,
     server: Host,
 }
 
 #[derive(Debug)]
-struct ByDepots {
+struct DepotRoute {
     links: Vec<LinkDirection>,
     route: Route,
     grant: Arc<CircuitGrant>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Path {
+struct GrantedPath {
     links: Vec<LinkDirection>,
     ports: Option<RangeInclusive<u16>>,
 }
 
-impl Paths {
+impl GrantedPaths {
     /// Creates an empty set. `push` is true for a copy to `server`; `pins` is true if its streams
     /// can leave from chosen ports.
     pub const fn new(server: Host, pins: bool, push: bool) -> Self {
@@ -67,7 +67,10 @@ impl Paths {
 
     /// Replaces the grants in force. Invalid ones are ignored.
     pub fn grant(&mut self, grants: &PathGrants) {
-        let by_depots = grants.items.iter().filter_map(|item| self.by_depots(item));
+        let by_depots = grants
+            .items
+            .iter()
+            .filter_map(|item| self.depot_route(item));
         self.granted = by_depots.collect();
     }
 
@@ -76,7 +79,7 @@ impl Paths {
         self.granted.clear();
     }
 
-    fn by_depots(&self, item: &PathGrant) -> Option<ByDepots> {
+    fn depot_route(&self, item: &PathGrant) -> Option<DepotRoute> {
         let route = item.route.as_ref()?.parse::<Route>().ok()?;
         // A depot does not dial its own machine.
         let mut hops: Vec<Hop> = route
@@ -92,7 +95,7 @@ impl Paths {
         }
         let route = Route::new(hops).ok()?;
         let grant = item.grant.as_ref()?.parse::<CircuitGrant>().ok()?;
-        (!route.is_direct()).then(|| ByDepots {
+        (!route.is_direct()).then(|| DepotRoute {
             links: item.path.links.clone(),
             route,
             grant: Arc::new(grant),
@@ -101,12 +104,12 @@ impl Paths {
 
     /// Returns the granted pieces: those of the held reservation if there is one, and else the
     /// promised ones.
-    pub fn pieces(&mut self, reservation: &Reservation) -> Vec<Piece> {
+    pub fn pieces(&mut self, reservation: &Reservation) -> Vec<PromisedPiece> {
         let held = reservation.held.as_ref().map(|held| &held.pieces);
         let pieces = held
             .unwrap_or(&reservation.pieces)
             .iter()
-            .map(|piece| Piece {
+            .map(|piece| PromisedPiece {
                 start: piece.start_ms,
                 end: piece.end_ms,
                 paths: piece
@@ -119,9 +122,9 @@ impl Paths {
     }
 
     fn number(&mut self, path: &ReservedPath) -> Option<PathId> {
-        let path = Path {
+        let path = GrantedPath {
             links: path.links.clone(),
-            ports: ports_of(path, self.pins),
+            ports: source_ports(path, self.pins),
         };
         let known = self.known.iter().position(|known| *known == path);
         let place = match known {
@@ -137,12 +140,12 @@ impl Paths {
 
     /// Returns the reserved route for a path at a moment. A path with a grant goes over its depots;
     /// otherwise source ports distinguish its streams in the network.
-    pub fn way(&self, path: PathId, now: Moment) -> Option<Reserved> {
+    pub fn reserved_route(&self, path: PathId, now: UnixMillis) -> Option<ReservedRoute> {
         let known = self.known.get(usize::try_from(path.0).ok()?)?;
         let Some(by_depots) = self.over_depots(known) else {
-            return Some(Reserved {
+            return Some(ReservedRoute {
                 route: Route::direct(),
-                mark: Mark::Ports(known.ports.clone()?),
+                mark: ReservationMark::Ports(known.ports.clone()?),
             });
         };
         let (start, end) = (by_depots.grant.start_unix_ms, by_depots.grant.end_unix_ms);
@@ -151,19 +154,19 @@ impl Paths {
             .then(|| by_depots.way())
     }
 
-    fn over_depots(&self, path: &Path) -> Option<&ByDepots> {
+    fn over_depots(&self, path: &GrantedPath) -> Option<&DepotRoute> {
         self.granted
             .iter()
             .find(|granted| granted.links == path.links)
     }
 
     /// Returns the paths that a reserved route of this name stands for.
-    pub fn named(&self, name: &str) -> Vec<PathId> {
-        let is_named = |path: &Path| match (self.over_depots(path), &path.ports) {
+    pub fn paths_of_route(&self, name: &str) -> Vec<PathId> {
+        let is_named = |path: &GrantedPath| match (self.over_depots(path), &path.ports) {
             (Some(by_depots), _) => by_depots.way().name() == name,
             (None, Some(ports)) => {
-                let (route, mark) = (Route::direct(), Mark::Ports(ports.clone()));
-                Reserved { route, mark }.name() == name
+                let (route, mark) = (Route::direct(), ReservationMark::Ports(ports.clone()));
+                ReservedRoute { route, mark }.name() == name
             }
             (None, None) => false,
         };
@@ -175,8 +178,8 @@ impl Paths {
     }
 
     /// Returns the paths that use one of these links.
-    pub fn over(&self, links: &[LinkDirection]) -> BTreeSet<PathId> {
-        let passes = |path: &Path| path.links.iter().any(|link| links.contains(link));
+    pub fn paths_over_links(&self, links: &[LinkDirection]) -> BTreeSet<PathId> {
+        let passes = |path: &GrantedPath| path.links.iter().any(|link| links.contains(link));
         let numbered = (0..).map(PathId).zip(&self.known);
         numbered
             .filter(|(_, path)| passes(path))
@@ -185,11 +188,11 @@ impl Paths {
     }
 }
 
-impl ByDepots {
-    fn way(&self) -> Reserved {
-        Reserved {
+impl DepotRoute {
+    fn way(&self) -> ReservedRoute {
+        ReservedRoute {
             route: self.route.clone(),
-            mark: Mark::Grant(self.grant.clone()),
+            mark: ReservationMark::Grant(self.grant.clone()),
         }
     }
 }
@@ -208,13 +211,13 @@ pub fn is_held_by_network(reservation: &Reservation) -> bool {
 }
 
 /// Returns the source ports that identify the streams of a path in the network.
-fn ports_of(path: &ReservedPath, pins: bool) -> Option<RangeInclusive<u16>> {
+fn source_ports(path: &ReservedPath, pins: bool) -> Option<RangeInclusive<u16>> {
     let ports = path.source_ports.filter(|_| pins)?;
     (ports.first > 0 && ports.first <= ports.last).then_some(ports.first..=ports.last)
 }
 
 /// Translates the controller's offers to the planner's terms.
-pub fn refusal(offers: &Offers) -> Refusal {
+pub fn refusal(offers: &Offers) -> RefusalOffers {
     let volume = offers
         .volume
         .as_ref()
@@ -222,8 +225,8 @@ pub fn refusal(offers: &Offers) -> Refusal {
             Wish::Volume { bytes, .. } => Some(bytes),
             Wish::Rate { .. } => None,
         });
-    let later: Option<Moment> = offers.later.as_ref().map(|offer| offer.request.end_ms);
-    Refusal { volume, later }
+    let later: Option<UnixMillis> = offers.later.as_ref().map(|offer| offer.request.end_ms);
+    RefusalOffers { volume, later }
 }
 
 #[cfg(test)]
@@ -266,7 +269,7 @@ mod tests {
                     "source_ports": {"first": 10240, "last": 10303}
                 }]}
         ]));
-        let mut paths = Paths::new(server(), true, true);
+        let mut paths = GrantedPaths::new(server(), true, true);
         let pieces = paths.pieces(&granted);
         let of: Vec<_> = pieces.into_iter().map(|piece| piece.paths).collect();
         assert_eq!(
@@ -276,26 +279,29 @@ mod tests {
                 vec![(PathId(0), 20.0)]
             ]
         );
-        let pinned = paths.way(PathId(0), 3).unwrap();
+        let pinned = paths.reserved_route(PathId(0), 3).unwrap();
         assert_eq!(pinned.name(), "direct from ports 10240-10303");
-        assert_eq!(paths.named(&pinned.name()), [PathId(0)]);
-        assert_eq!(paths.way(PathId(1), 3), None);
+        assert_eq!(paths.paths_of_route(&pinned.name()), [PathId(0)]);
+        assert_eq!(paths.reserved_route(PathId(1), 3), None);
         let link = |name: &str| LinkDirection {
             link: name.to_owned(),
             from: "west".to_owned(),
             to: "east".to_owned(),
         };
-        assert_eq!(paths.over(&[link("b")]), BTreeSet::from([PathId(1)]));
+        assert_eq!(
+            paths.paths_over_links(&[link("b")]),
+            BTreeSet::from([PathId(1)])
+        );
         // For example, fetched streams do not leave from ports of this end.
-        let mut fetched = Paths::new(server(), false, false);
+        let mut fetched = GrantedPaths::new(server(), false, false);
         fetched.pieces(&granted);
-        assert_eq!(fetched.way(PathId(0), 3), None);
+        assert_eq!(fetched.reserved_route(PathId(0), 3), None);
         // An invalid range of ports.
         let odd = serde_json::json!([{"start_ms": 1, "end_ms": 5, "paths": [
             {"rate_bps": 10, "links": [], "source_ports": {"first": 9, "last": 8}}]}]);
-        let mut paths = Paths::new(server(), true, true);
+        let mut paths = GrantedPaths::new(server(), true, true);
         paths.pieces(&reservation(odd));
-        assert_eq!(paths.way(PathId(0), 3), None);
+        assert_eq!(paths.reserved_route(PathId(0), 3), None);
     }
 
     #[test]
@@ -341,21 +347,32 @@ mod tests {
             (true, format!("{one},{two}")),
             (false, format!("{two},{one}")),
         ] {
-            let mut paths = Paths::new(server(), push, push);
+            let mut paths = GrantedPaths::new(server(), push, push);
             paths.pieces(&granted);
             paths.grant(&grants);
-            let way = paths.way(PathId(0), 70_000).unwrap();
+            let way = paths.reserved_route(PathId(0), 70_000).unwrap();
             assert_eq!(way.name(), format!("{route} by circuit 1"));
-            assert_eq!(way.mark, Mark::Grant(Arc::new(grant.clone())));
-            assert_eq!(paths.named(&way.name()), [PathId(0)]);
-            assert_eq!(paths.way(PathId(0), 79_000), None, "it is about to end");
+            assert_eq!(way.mark, ReservationMark::Grant(Arc::new(grant.clone())));
+            assert_eq!(paths.paths_of_route(&way.name()), [PathId(0)]);
+            assert_eq!(
+                paths.reserved_route(PathId(0), 79_000),
+                None,
+                "it is about to end"
+            );
             // The controller was away for a while; the next grant is for the same route.
-            assert_eq!(paths.way(PathId(0), 100_000), None, "best effort alone");
+            assert_eq!(
+                paths.reserved_route(PathId(0), 100_000),
+                None,
+                "best effort alone"
+            );
             paths.grant(&granted_by(&renewed));
-            assert_eq!(paths.way(PathId(0), 100_000).unwrap().name(), way.name());
+            assert_eq!(
+                paths.reserved_route(PathId(0), 100_000).unwrap().name(),
+                way.name()
+            );
             paths.forget_grants();
             assert_eq!(
-                paths.way(PathId(0), 70_000).is_some(),
+                paths.reserved_route(PathId(0), 70_000).is_some(),
                 push,
                 "by its ports, if at all"
             );
@@ -365,10 +382,10 @@ mod tests {
         for item in &mut odd.items {
             item.grant = Some("lhg1:a".to_owned());
         }
-        let mut paths = Paths::new(server(), false, true);
+        let mut paths = GrantedPaths::new(server(), false, true);
         paths.pieces(&granted);
         paths.grant(&odd);
-        assert_eq!(paths.way(PathId(0), 70_000), None);
+        assert_eq!(paths.reserved_route(PathId(0), 70_000), None);
     }
 
     #[test]

@@ -9,22 +9,22 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use longhaul_config::home;
-use longhaul_control_client::controller::Action;
-use longhaul_control_client::{Controller, encoded};
+use longhaul_control_client::controller::ReservationAction;
+use longhaul_control_client::{ControllerClient, percent_encode};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 /// Directory of the records, inside the state directory of controllers.
-const DIR: &str = "reserved";
+const RECORDS_DIR: &str = "reserved";
 /// Maximum length of a record that is read, in bytes.
-const MAX_BYTES: u64 = 4096;
+const MAX_RECORD_BYTES: u64 = 4096;
 /// Maximum number of records that one copy examines.
-const MAX_FILES: usize = 64;
+const MAX_RECORDS: usize = 64;
 
 /// Record of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reserved {
+pub struct ReservationRecord {
     /// URL of the controller.
     pub controller: String,
     /// The key that it was reserved with.
@@ -35,19 +35,19 @@ pub struct Reserved {
 
 /// The locked record of a living copy. [`Kept::forget`] removes it; it stays when its process dies.
 #[derive(Debug)]
-pub struct Kept {
+pub struct LockedRecord {
     path: PathBuf,
     /// The lock.
     _file: File,
 }
 
-impl Kept {
+impl LockedRecord {
     /// Writes a record beneath `state`.
     ///
     /// # Errors
     /// The record cannot be written.
-    pub fn keep(state: &Path, reserved: &Reserved) -> io::Result<Self> {
-        let dir = state.join(DIR);
+    pub fn keep(state: &Path, reserved: &ReservationRecord) -> io::Result<Self> {
+        let dir = state.join(RECORDS_DIR);
         home::make_private(&dir).map_err(io::Error::other)?;
         let path = dir.join(format!("{}-{}.json", reserved.id, std::process::id()));
         // It is locked before it gets its name, so no other copy takes it for a dead one's.
@@ -65,23 +65,29 @@ impl Kept {
 }
 
 /// Returns the records of copies that no longer run, each with its locked file.
-pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)> {
-    let entries = std::fs::read_dir(state.join(DIR)).into_iter().flatten();
+pub fn leftover_records(
+    state: &Path,
+    controller: &str,
+    owner: &str,
+) -> Vec<(ReservationRecord, LockedRecord)> {
+    let entries = std::fs::read_dir(state.join(RECORDS_DIR))
+        .into_iter()
+        .flatten();
     let paths = entries.flatten().map(|entry| entry.path());
     let named = paths.filter(|path| {
         path.extension()
             .is_some_and(|extension| extension == "json")
     });
-    let found = named.take(MAX_FILES).filter_map(|path| {
+    let found = named.take(MAX_RECORDS).filter_map(|path| {
         let file = File::open(&path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         let mut text = Vec::new();
-        (&file).take(MAX_BYTES).read_to_end(&mut text).ok()?;
-        let Ok(reserved) = serde_json::from_slice::<Reserved>(&text) else {
+        (&file).take(MAX_RECORD_BYTES).read_to_end(&mut text).ok()?;
+        let Ok(reserved) = serde_json::from_slice::<ReservationRecord>(&text) else {
             let _ = std::fs::remove_file(&path);
             return None;
         };
-        Some((reserved, Kept { path, _file: file }))
+        Some((reserved, LockedRecord { path, _file: file }))
     });
     found
         .filter(|(reserved, _)| reserved.controller == controller && reserved.owner == owner)
@@ -90,15 +96,18 @@ pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)
 
 /// Returns the reservations of dead copies. One that fails now is retried by a later copy, or
 /// expires.
-pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
+pub async fn give_back(
+    left: Vec<(ReservationRecord, LockedRecord)>,
+    controller: &ControllerClient,
+) {
     for (reserved, kept) in left {
-        let key = encoded(&format!("left-{}", reserved.id));
-        let cancel = Action::Cancel { series: false };
+        let key = percent_encode(&format!("left-{}", reserved.id));
+        let cancel = ReservationAction::Cancel { series: false };
         match controller
             .act_on_reservation(reserved.id, cancel, &key)
             .await
         {
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 tracing::info!(
                     id = reserved.id, %error,
                     "what a copy has left reserved is not given back yet"
@@ -117,14 +126,14 @@ mod tests {
     #[test]
     fn only_reservations_of_dead_copies_are_returned() {
         let dir = tempfile::tempdir().unwrap();
-        let reserved = Reserved {
+        let reserved = ReservationRecord {
             controller: "unix:/c".to_owned(),
             owner: "lhk1:a".to_owned(),
             id: 7,
         };
-        let found = || left(dir.path(), "unix:/c", "lhk1:a");
+        let found = || leftover_records(dir.path(), "unix:/c", "lhk1:a");
         assert!(found().is_empty());
-        let kept = Kept::keep(dir.path(), &reserved).unwrap();
+        let kept = LockedRecord::keep(dir.path(), &reserved).unwrap();
         assert!(found().is_empty());
         // As the death of a process does.
         drop(kept);
@@ -133,10 +142,10 @@ mod tests {
         assert_eq!(dead[0].0, reserved);
         assert!(found().is_empty(), "one finds it at a time");
         drop(dead);
-        assert!(left(dir.path(), "unix:/other", "lhk1:a").is_empty());
+        assert!(leftover_records(dir.path(), "unix:/other", "lhk1:a").is_empty());
         found().into_iter().for_each(|(_, kept)| kept.forget());
         assert!(found().is_empty());
-        std::fs::write(dir.path().join(DIR).join("x.json"), "{").unwrap();
-        assert!(found().is_empty() && !dir.path().join(DIR).join("x.json").exists());
+        std::fs::write(dir.path().join(RECORDS_DIR).join("x.json"), "{").unwrap();
+        assert!(found().is_empty() && !dir.path().join(RECORDS_DIR).join("x.json").exists());
     }
 }

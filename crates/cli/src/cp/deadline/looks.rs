@@ -6,26 +6,26 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion};
-use longhaul_control_client::Controller;
-use longhaul_deadline::{Look, Measured, PathId, Rates};
+use longhaul_control_client::ControllerClient;
+use longhaul_deadline::{PathId, ProgressSample, RateMeasurement, Rates};
 use longhaul_proto::{Endpoint, Route};
-use longhaul_transfer::{Progress, is_reserved};
+use longhaul_transfer::{TransferProgress, is_reserved};
 
-use super::Of;
+use super::DeadlineRequest;
 
 /// Delay before the next forecast after a success.
-const FORECAST_AGAIN_AFTER: Duration = Duration::from_secs(60);
+const FORECAST_INTERVAL: Duration = Duration::from_secs(60);
 /// Delay before the next forecast after a failure.
-const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const FORECAST_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Time over which a rate is measured.
-const MEASURED_OVER: Duration = Duration::from_secs(30);
+const MEASUREMENT_WINDOW: Duration = Duration::from_secs(30);
 /// Start of a flow that is left out of the measurement once there is more, as slow start is under
 /// way.
-const RAMP: Duration = Duration::from_millis(1500);
+const SLOW_START_TIME: Duration = Duration::from_millis(1500);
 
 /// Reservations that run beside best effort.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Beside {
+pub enum ConcurrentReservation {
     /// Reserved routes whose streams are distinguishable, each with its rate in bit/s. Empty if
     /// nothing is reserved.
     Ways(Vec<(PathId, f64)>),
@@ -34,8 +34,8 @@ pub enum Beside {
 }
 
 /// Sampler of a copy's progress.
-pub struct Looks {
-    progress: Arc<Progress>,
+pub struct ProgressSampler {
+    progress: Arc<TransferProgress>,
     size: Option<u64>,
     server: Endpoint,
     push: bool,
@@ -49,12 +49,12 @@ pub struct Looks {
     /// Time of the first best-effort byte since the reservation last changed.
     flows_since: Option<Instant>,
     /// The reservations beside best effort at the last sample.
-    beside: Beside,
+    beside: ConcurrentReservation,
 }
 
-impl Looks {
+impl ProgressSampler {
     /// Creates a sampler for a copy with these counters.
-    pub fn new(of: &Of, progress: Arc<Progress>) -> Self {
+    pub fn new(of: &DeadlineRequest, progress: Arc<TransferProgress>) -> Self {
         Self {
             progress,
             size: of.size,
@@ -67,18 +67,18 @@ impl Looks {
             forecast_due: None,
             samples: VecDeque::new(),
             flows_since: None,
-            beside: Beside::Ways(Vec::new()),
+            beside: ConcurrentReservation::Ways(Vec::new()),
         }
     }
 
     /// Requests a forecast if one is due.
-    pub async fn ask_for_forecast(&mut self, controller: Option<&Controller>) {
+    pub async fn ask_for_forecast(&mut self, controller: Option<&ControllerClient>) {
         let Some(controller) = controller else { return };
         let now = Instant::now();
         if self.forecast_due.is_some_and(|due| now < due) {
             return;
         }
-        let (left, is_all) = self.left();
+        let (left, is_all) = self.remaining_bytes();
         let question = RouteQuestion {
             to: self.server.host.to_string(),
             receives: !self.push,
@@ -89,19 +89,19 @@ impl Looks {
         };
         let again = match controller.question(&question).await {
             Ok(answer) => {
-                self.forecast = of_answer(&answer, &self.routes);
-                FORECAST_AGAIN_AFTER
+                self.forecast = forecast_rates(&answer, &self.routes);
+                FORECAST_INTERVAL
             }
             Err(error) => {
                 tracing::info!(%error, "no forecast of best effort");
-                FAILED_AGAIN_AFTER
+                FORECAST_RETRY_DELAY
             }
         };
         self.forecast_due = Some(now + again);
     }
 
     /// Returns the bytes not copied yet, and true if the total is known.
-    fn left(&self) -> (u64, bool) {
+    fn remaining_bytes(&self) -> (u64, bool) {
         let progress = &self.progress;
         let is_walked = progress.walk_complete.load(Ordering::Acquire);
         let found = progress.bytes_found.load(Ordering::Relaxed);
@@ -114,10 +114,10 @@ impl Looks {
     }
 
     /// Takes a sample. Measurement of best effort restarts when `beside` has changed.
-    pub fn look(&mut self, beside: Beside) -> Look {
-        let (left, is_all) = self.left();
+    pub fn sample(&mut self, beside: ConcurrentReservation) -> ProgressSample {
+        let (left, is_all) = self.remaining_bytes();
         let measured = self.measured(Instant::now(), beside);
-        Look {
+        ProgressSample {
             left,
             is_all,
             forecast: self.forecast,
@@ -125,7 +125,7 @@ impl Looks {
         }
     }
 
-    fn measured(&mut self, now: Instant, beside: Beside) -> Option<Measured> {
+    fn measured(&mut self, now: Instant, beside: ConcurrentReservation) -> Option<RateMeasurement> {
         let has_changed = self.beside != beside;
         self.beside = beside;
         let streams = self.progress.streams();
@@ -137,21 +137,22 @@ impl Looks {
             self.samples.clear();
             self.flows_since = None;
         }
-        if self.beside == Beside::Unknown || bytes == 0 {
+        if self.beside == ConcurrentReservation::Unknown || bytes == 0 {
             return None;
         }
         let since = *self.flows_since.get_or_insert(now);
         self.samples.push_back((now, bytes));
         // One older sample stays, so that the span is long enough; the newest is not in it yet.
         let is_over = |at: Instant| {
-            now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP
+            now.duration_since(at) >= MEASUREMENT_WINDOW
+                || at.duration_since(since) <= SLOW_START_TIME
         };
         while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(at, _)| is_over(*at)) {
             self.samples.pop_front();
         }
         let (at, before) = *self.samples.front()?;
         let span = now.duration_since(at);
-        (!span.is_zero()).then(|| Measured {
+        (!span.is_zero()).then(|| RateMeasurement {
             bps: bytes.saturating_sub(before) as f64 * 8.0 / span.as_secs_f64(),
             over: now.duration_since(since),
         })
@@ -160,7 +161,7 @@ impl Looks {
 
 /// Returns the sum of the rates of the used routes, or the rate of the direct route if they are
 /// unknown.
-fn of_answer(answer: &RouteAnswer, named: &[Route]) -> Option<Rates> {
+fn forecast_rates(answer: &RouteAnswer, named: &[Route]) -> Option<Rates> {
     let all = || {
         answer
             .routes
@@ -226,7 +227,7 @@ mod tests {
             };
         let p50 = |answer: &RouteAnswer, named: &[&str]| {
             let named: Vec<Route> = named.iter().map(|route| route.parse().unwrap()).collect();
-            of_answer(answer, &named).map(|rates| rates.p50)
+            forecast_rates(answer, &named).map(|rates| rates.p50)
         };
         let two = answer(
             vec![

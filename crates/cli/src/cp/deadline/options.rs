@@ -3,12 +3,12 @@
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use jiff::{Timestamp, Zoned};
-use longhaul_deadline::Mode;
+use longhaul_deadline::ReservationMode;
 use longhaul_proto::text::printable;
 use quantities::Rate;
 
 use crate::moment;
-use crate::quantity::some_rate;
+use crate::quantity::positive_rate;
 
 /// Deadline of a copy, and what may be reserved for it.
 #[derive(Args, Debug, Clone, Default)]
@@ -22,39 +22,39 @@ pub struct DeadlineOptions {
     /// as long as the copy is expected to take, also without --by. [default: auto with --by, else
     /// never]
     #[arg(long, value_name = "auto|never|RATE", value_parser = reserve)]
-    reserve: Option<Reserve>,
+    reserve: Option<ReserveMode>,
 }
 
 /// Value of `--reserve`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Reserve {
+pub enum ReserveMode {
     Auto,
     Never,
     Rate(Rate),
 }
 
-fn reserve(text: &str) -> Result<Reserve, String> {
+fn reserve(text: &str) -> Result<ReserveMode, String> {
     match text {
-        "auto" => Ok(Reserve::Auto),
-        "never" => Ok(Reserve::Never),
-        rate => some_rate(rate)
-            .map(Reserve::Rate)
+        "auto" => Ok(ReserveMode::Auto),
+        "never" => Ok(ReserveMode::Never),
+        rate => positive_rate(rate)
+            .map(ReserveMode::Rate)
             .map_err(|why| format!("write auto, never or a rate: {why}")),
     }
 }
 
 /// The parsed options.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Wanted {
+pub struct DeadlineSettings {
     /// The deadline, if there is one.
     pub by: Option<Zoned>,
     /// Bandwidth that may be reserved.
-    pub mode: Mode,
+    pub mode: ReservationMode,
 }
 
 impl DeadlineOptions {
     /// Returns true if either option is given.
-    pub fn is_there(&self) -> bool {
+    pub fn is_given(&self) -> bool {
         self.by.is_some() || self.reserve.is_some()
     }
 
@@ -62,7 +62,7 @@ impl DeadlineOptions {
     ///
     /// # Errors
     /// The deadline is invalid or in the past, or a reservation has no purpose.
-    pub fn wanted(&self, now: &Zoned) -> Result<Option<Wanted>> {
+    pub fn settings(&self, now: &Zoned) -> Result<Option<DeadlineSettings>> {
         let by = self.by.as_deref().map(|text| {
             let shown = printable(text.as_bytes());
             let by = moment::read(text, now).map_err(|why| anyhow!("--by {shown}: {why}"))?;
@@ -75,28 +75,28 @@ impl DeadlineOptions {
         });
         let by = by.transpose()?;
         let mode = match (self.reserve, &by) {
-            (Some(Reserve::Auto), None) => {
+            (Some(ReserveMode::Auto), None) => {
                 bail!("--reserve auto needs a deadline: give --by, or a rate to reserve")
             }
-            (Some(Reserve::Rate(rate)), _) => Mode::Rate(rate.bits_per_second()),
-            (Some(Reserve::Auto) | None, Some(_)) => Mode::Auto,
-            (Some(Reserve::Never), Some(_)) => Mode::Never,
-            (Some(Reserve::Never) | None, None) => return Ok(None),
+            (Some(ReserveMode::Rate(rate)), _) => ReservationMode::Rate(rate.bits_per_second()),
+            (Some(ReserveMode::Auto) | None, Some(_)) => ReservationMode::Auto,
+            (Some(ReserveMode::Never), Some(_)) => ReservationMode::Never,
+            (Some(ReserveMode::Never) | None, None) => return Ok(None),
         };
-        Ok(Some(Wanted { by, mode }))
+        Ok(Some(DeadlineSettings { by, mode }))
     }
 
     /// Converts the options for a job, with a deadline that means the same whenever the job runs.
     ///
     /// # Errors
     /// As [`Self::wanted`].
-    pub fn of_job(&self, now: &Zoned) -> Result<(Option<String>, Option<String>)> {
-        let by = self.wanted(now)?.and_then(|wanted| wanted.by);
+    pub fn for_job(&self, now: &Zoned) -> Result<(Option<String>, Option<String>)> {
+        let by = self.settings(now)?.and_then(|wanted| wanted.by);
         let by = by.map(|by| by.timestamp().to_string());
         let reserve = self.reserve.map(|reserve| match reserve {
-            Reserve::Auto => "auto".to_owned(),
-            Reserve::Never => "never".to_owned(),
-            Reserve::Rate(rate) => rate.bits_per_second().to_string(),
+            ReserveMode::Auto => "auto".to_owned(),
+            ReserveMode::Never => "never".to_owned(),
+            ReserveMode::Rate(rate) => rate.bits_per_second().to_string(),
         });
         Ok((by, reserve))
     }
@@ -114,19 +114,25 @@ mod tests {
                 by: by.map(str::to_owned),
                 reserve: what.map(|what| reserve(what).unwrap()),
             };
-            options.wanted(&now).map_err(|error| error.to_string())
+            options.settings(&now).map_err(|error| error.to_string())
         };
         assert_eq!(wanted(None, None), Ok(None));
         assert_eq!(wanted(None, Some("never")), Ok(None));
         let mode = |by, what| wanted(by, what).unwrap().unwrap().mode;
-        assert_eq!(mode(Some("Fri 18:00"), None), Mode::Auto);
-        assert_eq!(mode(Some("Fri 18:00"), Some("never")), Mode::Never);
-        assert_eq!(mode(None, Some("2G")), Mode::Rate(2e9));
+        assert_eq!(mode(Some("Fri 18:00"), None), ReservationMode::Auto);
+        assert_eq!(
+            mode(Some("Fri 18:00"), Some("never")),
+            ReservationMode::Never
+        );
+        assert_eq!(mode(None, Some("2G")), ReservationMode::Rate(2e9));
         assert!(wanted(None, Some("auto")).unwrap_err().contains("--by"));
         for by in ["2001-01-01", "now"] {
             assert!(wanted(Some(by), None).unwrap_err().contains("over"), "{by}");
         }
-        assert_eq!(mode(Some("2001-01-01T00:00:00Z"), None), Mode::Auto);
+        assert_eq!(
+            mode(Some("2001-01-01T00:00:00Z"), None),
+            ReservationMode::Auto
+        );
         assert!(
             wanted(Some("soon"), None)
                 .unwrap_err()

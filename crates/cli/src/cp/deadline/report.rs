@@ -3,12 +3,12 @@
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::reservations::Offers;
-use longhaul_deadline::{Mode, Planner, Why};
+use longhaul_deadline::{PlanReason, Planner, ReservationMode};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
-use super::ends::Ends;
-use super::ways::WayReport;
+use super::ends::MapEnds;
+use super::ways::ReservedRouteReport;
 
 /// The part of a copy's report about its deadline.
 #[derive(Debug, Serialize)]
@@ -35,7 +35,7 @@ pub struct DeadlineReport {
     /// Maximum number of simultaneous paths.
     pub paths: usize,
     /// The reserved routes of the copy.
-    pub ways: Vec<WayReport>,
+    pub ways: Vec<ReservedRouteReport>,
     /// Number of requests to the controller for bandwidth.
     pub requests: u32,
     /// Latest forecast of best effort, in bit/s.
@@ -55,22 +55,22 @@ pub struct DeadlineReport {
 }
 
 /// Data that the report is built from.
-pub struct Said<'a> {
+pub struct ReportInput<'a> {
     pub by: Option<&'a Zoned>,
-    pub mode: Mode,
+    pub mode: ReservationMode,
     pub planner: &'a Planner,
-    pub ends: Option<&'a Ends>,
+    pub ends: Option<&'a MapEnds>,
     pub reservation: Option<u64>,
     pub offers: Option<&'a Offers>,
     pub error: Option<&'a str>,
     /// The steps in order, one line each.
     pub steps: Vec<String>,
-    pub ways: Vec<WayReport>,
+    pub ways: Vec<ReservedRouteReport>,
 }
 
 impl DeadlineReport {
     /// Builds the report at the end of a copy. `is_done` is true if the copy completed.
-    pub fn new(said: Said<'_>, ended: Timestamp, is_done: bool) -> Self {
+    pub fn new(said: ReportInput<'_>, ended: Timestamp, is_done: bool) -> Self {
         let planner = said.planner;
         let account = planner.account();
         let bytes = |bytes: f64| bytes.max(0.0) as u64;
@@ -87,11 +87,11 @@ impl DeadlineReport {
             met,
             early_seconds: early,
             reserve: match said.mode {
-                Mode::Auto => "auto",
-                Mode::Never => "never",
-                Mode::Rate(_) => "rate",
+                ReservationMode::Auto => "auto",
+                ReservationMode::Never => "never",
+                ReservationMode::Rate(_) => "rate",
             },
-            decision: decision(planner.why()),
+            decision: decision(planner.reason()),
             from: said.ends.map(|ends| ends.from.clone()),
             to: said.ends.map(|ends| ends.to.clone()),
             reservation: said.reservation,
@@ -107,7 +107,7 @@ impl DeadlineReport {
             }),
             offers: said.offers.cloned(),
             error: said.error.map(str::to_owned),
-            returned: planner.is_clear(),
+            returned: planner.is_settled(),
             summary: String::new(),
             lines: said.steps,
         };
@@ -167,15 +167,15 @@ impl DeadlineReport {
 }
 
 /// Returns the word for a decision in reports.
-pub const fn decision(why: Why) -> &'static str {
+pub const fn decision(why: PlanReason) -> &'static str {
     match why {
-        Why::Undecided => "undecided",
-        Why::BestEffort => "best-effort",
-        Why::Reserved => "reserved",
-        Why::NoRoom => "no-room",
-        Why::Unable => "unable",
-        Why::Never => "never",
-        Why::Returned => "returned",
+        PlanReason::Undecided => "undecided",
+        PlanReason::BestEffort => "best-effort",
+        PlanReason::Reserved => "reserved",
+        PlanReason::InsufficientBandwidth => "no-room",
+        PlanReason::Unable => "unable",
+        PlanReason::Never => "never",
+        PlanReason::Returned => "returned",
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use longhaul_deadline::PathId;
-use longhaul_transfer::{Mark, Reserved};
+use longhaul_transfer::{ReservationMark, ReservedRoute};
 use quantities::Rate;
 use serde::Serialize;
 
@@ -12,11 +12,11 @@ use serde::Serialize;
 /// Attempts are at most 4 s apart.
 const FAILED_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of reserved routes in the report.
-const MAX_WAYS: usize = 64;
+const MAX_REPORTED_ROUTES: usize = 64;
 
 /// A reserved route in the report of a copy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct WayReport {
+pub struct ReservedRouteReport {
     /// Name of the route as in `routes`, which holds what it carried.
     pub route: String,
     /// Highest rate that was reserved on it at once, in bit/s.
@@ -27,7 +27,7 @@ pub struct WayReport {
     pub failed: bool,
 }
 
-impl WayReport {
+impl ReservedRouteReport {
     /// Formats one line for people.
     pub fn line(&self) -> String {
         let rate = Rate::nearest(self.rate_bps);
@@ -43,7 +43,7 @@ impl WayReport {
 
 /// Streams of a copy at one moment.
 #[derive(Debug, Default)]
-pub struct Streams {
+pub struct StreamStates {
     /// Names of the routes with an open stream.
     pub open: BTreeSet<String>,
     /// Latest reason of a lost stream, by the name of its route.
@@ -52,7 +52,7 @@ pub struct Streams {
 
 /// A change in whether a reserved route works.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct RouteChange {
     pub path: PathId,
     pub works: bool,
     /// Description for people.
@@ -61,12 +61,12 @@ pub struct Changed {
 
 /// The reserved routes of a copy, by name.
 #[derive(Debug, Default)]
-pub struct Ways {
-    ways: BTreeMap<String, Way>,
+pub struct ReservedRoutes {
+    ways: BTreeMap<String, RouteState>,
 }
 
 #[derive(Debug)]
-struct Way {
+struct RouteState {
     rate_bps: f64,
     /// Time since when it has no stream.
     without: Option<Instant>,
@@ -77,14 +77,14 @@ struct Way {
     error: Option<String>,
 }
 
-impl Ways {
+impl ReservedRoutes {
     /// Examines the routes in use, each with its rate in bit/s, and returns the changes.
-    pub fn look(
+    pub fn update(
         &mut self,
         now: Instant,
-        used: &[(PathId, Reserved, f64)],
-        streams: &Streams,
-    ) -> Vec<Changed> {
+        used: &[(PathId, ReservedRoute, f64)],
+        streams: &StreamStates,
+    ) -> Vec<RouteChange> {
         let names: Vec<String> = used.iter().map(|(_, way, _)| way.name()).collect();
         let others_open = streams.open.iter().any(|open| !names.contains(open));
         for (name, way) in &mut self.ways {
@@ -94,10 +94,10 @@ impl Ways {
         }
         let mut changed = Vec::new();
         for ((path, reserved, rate_bps), name) in used.iter().zip(names) {
-            if self.ways.len() >= MAX_WAYS && !self.ways.contains_key(&name) {
+            if self.ways.len() >= MAX_REPORTED_ROUTES && !self.ways.contains_key(&name) {
                 continue;
             }
-            let way = self.ways.entry(name.clone()).or_insert_with(|| Way {
+            let way = self.ways.entry(name.clone()).or_insert_with(|| RouteState {
                 rate_bps: 0.0,
                 without: None,
                 failed: false,
@@ -112,7 +112,7 @@ impl Ways {
                 way.without = None;
                 way.had_failed = false;
                 if std::mem::take(&mut way.failed) {
-                    changed.push(Changed {
+                    changed.push(RouteChange {
                         path: *path,
                         works: true,
                         line: format!("{name} carries again"),
@@ -122,7 +122,7 @@ impl Ways {
             }
             // Port-marked streams take the same path as all others: if that fails, so does the
             // copy.
-            let is_by_depots = matches!(reserved.mark, Mark::Grant(_));
+            let is_by_depots = matches!(reserved.mark, ReservationMark::Grant(_));
             if !is_by_depots || !others_open {
                 way.without = None;
                 continue;
@@ -133,7 +133,7 @@ impl Ways {
             {
                 way.had_failed = true;
                 let why = way.error.as_deref().unwrap_or("no stream opens");
-                changed.push(Changed {
+                changed.push(RouteChange {
                     path: *path,
                     works: false,
                     line: format!("{name} carries nothing: {why}"),
@@ -144,15 +144,15 @@ impl Ways {
     }
 
     /// Restarts the detection of failures after the promise changed.
-    pub fn look_anew(&mut self) {
+    pub fn reset_failures(&mut self) {
         for way in self.ways.values_mut() {
             (way.without, way.failed) = (None, false);
         }
     }
 
     /// Returns the reserved routes for the report.
-    pub fn report(&self) -> Vec<WayReport> {
-        let ways = self.ways.iter().map(|(name, way)| WayReport {
+    pub fn report(&self) -> Vec<ReservedRouteReport> {
+        let ways = self.ways.iter().map(|(name, way)| ReservedRouteReport {
             route: name.clone(),
             rate_bps: way.rate_bps,
             error: way.error.clone(),
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn way() -> Reserved {
+    fn way() -> ReservedRoute {
         let grant = CircuitGrant {
             circuit: b"7".to_vec(),
             holder: PublicKey::from_bytes([1; 32]),
@@ -184,22 +184,26 @@ mod tests {
             issuer: PublicKey::from_bytes([3; 32]),
             signature: [0; 64],
         };
-        Reserved {
+        ReservedRoute {
             route: "192.0.2.1:7510".parse().unwrap(),
-            mark: Mark::Grant(Arc::new(grant)),
+            mark: ReservationMark::Grant(Arc::new(grant)),
         }
     }
 
     #[test]
     fn a_route_without_streams_fails_and_recovers_with_one() {
-        let (mut ways, used, name) = (Ways::default(), [(PathId(3), way(), 5.0)], way().name());
+        let (mut ways, used, name) = (
+            ReservedRoutes::default(),
+            [(PathId(3), way(), 5.0)],
+            way().name(),
+        );
         let begun = Instant::now();
-        let mut streams = Streams {
+        let mut streams = StreamStates {
             open: BTreeSet::from(["direct".to_owned()]),
             lost: BTreeMap::from([(name.clone(), "grant refused".to_owned())]),
         };
-        let at = |ways: &mut Ways, seconds: u64, streams: &Streams| {
-            ways.look(begun + Duration::from_secs(seconds), &used, streams)
+        let at = |ways: &mut ReservedRoutes, seconds: u64, streams: &StreamStates| {
+            ways.update(begun + Duration::from_secs(seconds), &used, streams)
         };
         assert_eq!(at(&mut ways, 0, &streams), []);
         assert_eq!(at(&mut ways, 4, &streams), []);
@@ -218,13 +222,13 @@ mod tests {
             ways.report()[0].line()
         );
         // The promise changes, and the copy ends before the failure is detected again.
-        ways.look_anew();
+        ways.reset_failures();
         assert_eq!(at(&mut ways, 21, &streams), []);
         assert!(ways.report()[0].failed);
         assert_eq!(at(&mut ways, 26, &streams).len(), 1);
         // The route is no longer meant to carry anything.
         assert_eq!(
-            ways.look(begun + Duration::from_secs(27), &[], &streams),
+            ways.update(begun + Duration::from_secs(27), &[], &streams),
             []
         );
         assert!(ways.report()[0].failed);
@@ -234,7 +238,7 @@ mod tests {
         assert!(at(&mut ways, 34, &streams)[0].works);
         assert!(!ways.report()[0].failed);
         // A copy without any stream says nothing about its routes.
-        assert_eq!(at(&mut ways, 40, &Streams::default()), []);
-        assert_eq!(at(&mut ways, 60, &Streams::default()), []);
+        assert_eq!(at(&mut ways, 40, &StreamStates::default()), []);
+        assert_eq!(at(&mut ways, 60, &StreamStates::default()), []);
     }
 }

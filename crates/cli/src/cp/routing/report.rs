@@ -25,7 +25,7 @@ pub struct RoutingReport {
     /// the copy did not finish.
     kept_promise: Option<bool>,
     /// Verdicts on the routes compared with the direct one, in order of time.
-    judged: Vec<Judged>,
+    judged: Vec<RouteVerdict>,
     /// Lines for people.
     #[serde(skip)]
     lines: Vec<String>,
@@ -33,7 +33,7 @@ pub struct RoutingReport {
 
 /// A change in a route's share of the streams.
 #[derive(Debug, Clone, Serialize)]
-pub struct Judged {
+pub struct RouteVerdict {
     /// The route, as `--route` takes it.
     pub route: String,
     /// Its standing from then on.
@@ -54,7 +54,7 @@ impl Routing {
     /// Builds the report.
     pub fn report(
         &self,
-        judged: Vec<Judged>,
+        judged: Vec<RouteVerdict>,
         seconds: f64,
         is_done: bool,
     ) -> Option<RoutingReport> {
@@ -63,7 +63,7 @@ impl Routing {
         let promised = said.promised.as_ref().map(|(promised, _)| promised);
         let kept = promised.filter(|_| is_done);
         let mut report = RoutingReport {
-            chosen: choice.used().iter().map(ChosenRoute::name).collect(),
+            chosen: choice.used_routes().iter().map(ChosenRoute::name).collect(),
             by: choice.origin.word(),
             table_age_seconds: match &choice.origin {
                 Origin::Cache { age, .. } => Some(age.as_secs()),
@@ -74,7 +74,11 @@ impl Routing {
             promised_after_seconds: said.promised.map(|(_, after)| after),
             kept_promise: kept.map(|promised| (promised.p10..=promised.p90).contains(&seconds)),
             judged,
-            lines: vec![format!("route: {} ({})", choice.names(), choice.origin)],
+            lines: vec![format!(
+                "route: {} ({})",
+                choice.used_names(),
+                choice.origin
+            )],
         };
         report
             .lines

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use longhaul_control_api::measurements::Batch;
 use longhaul_control_api::transfers::{Outcome, RouteUsed, TransferReport};
 use longhaul_control_client::Spool;
-use longhaul_control_client::spool::Entry;
+use longhaul_control_client::spool::SpoolEntry;
 use longhaul_proto::{Route, SessionId};
 use longhaul_route_source::Choice;
-use longhaul_transfer::{Progress, depots_of, is_reserved};
+use longhaul_transfer::{TransferProgress, depots_of, is_reserved};
 
-use super::{Judged, Routing};
+use super::{RouteVerdict, Routing};
 use crate::controller::sync;
-use crate::cp::measured::{Whole, measured};
+use crate::cp::measured::{CopySummary, measured};
 use crate::exit::Exit;
 use crate::report::Report;
 
@@ -25,7 +25,7 @@ impl Routing {
 
     /// Marks failed routes to be avoided, and has the copy reported to the controller in the
     /// background.
-    pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
+    pub fn end(&self, report: &Report, judged: &[RouteVerdict], progress: &TransferProgress) {
         // An answer is of no use any more.
         if let Some(asking) = self.asking().take() {
             asking.task.abort();
@@ -33,7 +33,7 @@ impl Routing {
         if report.ok() {
             for route in failed(judged) {
                 if let Ok(route) = depots_of(&route).parse() {
-                    self.source.hold(&self.question.destination, &route);
+                    self.source.hold_back(&self.question.destination, &route);
                 }
             }
         }
@@ -51,7 +51,12 @@ impl Routing {
         }
     }
 
-    fn entries(&self, report: &Report, judged: &[Judged], progress: &Progress) -> Vec<Entry> {
+    fn entries(
+        &self,
+        report: &Report,
+        judged: &[RouteVerdict],
+        progress: &TransferProgress,
+    ) -> Vec<SpoolEntry> {
         let bytes = progress.bytes_travelled();
         if bytes == 0 {
             return Vec::new();
@@ -75,7 +80,7 @@ impl Routing {
             streams: u32::try_from(sum.streams).ok(),
             failed: failed.contains(&sum.route),
         });
-        entries.push(Entry::Transfer(TransferReport {
+        entries.push(SpoolEntry::Transfer(TransferReport {
             id: id.to_string(),
             from,
             to,
@@ -92,7 +97,7 @@ impl Routing {
             routes: routes.collect(),
             error: report.error().map(str::to_owned),
         }));
-        let whole = Whole {
+        let whole = CopySummary {
             me: &me,
             host: &host,
             push: self.push,
@@ -102,7 +107,7 @@ impl Routing {
         };
         let measurements = measured(&whole, &progress.streams(), names);
         if !measurements.is_empty() {
-            entries.push(Entry::Measurements(Batch { measurements }));
+            entries.push(SpoolEntry::Measurements(Batch { measurements }));
         }
         entries
     }
@@ -127,7 +132,7 @@ impl Routing {
 }
 
 /// Returns the routes whose last standing was a failure.
-fn failed(judged: &[Judged]) -> Vec<String> {
+fn failed(judged: &[RouteVerdict]) -> Vec<String> {
     let mut failed: Vec<String> = Vec::new();
     // The network's treatment of reserved routes says nothing about ordinary ones.
     for one in judged.iter().filter(|one| !is_reserved(&one.route)) {

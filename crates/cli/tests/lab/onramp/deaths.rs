@@ -13,7 +13,7 @@ struct Download {
 }
 
 impl Download {
-    fn by(world: &World, socks: &str) -> Self {
+    fn start(world: &World, socks: &str) -> Self {
         let mut curl = world.lab.command("laptop", "curl").unwrap();
         // Slow enough that it still runs when something happens.
         curl.args([
@@ -61,10 +61,10 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let Some(mut world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
-    let socks = onramp.at("socks");
+    let socks = onramp.entry_address("socks");
     let held = onramp.descriptors();
 
-    let download = Download::by(&world, &socks);
+    let download = Download::start(&world, &socks);
     world.kill(2);
     onramp.logged(&["the far side died"]);
     download.breaks_off();
@@ -77,7 +77,7 @@ fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     world.servers[2] = Some(world.start("offramp"));
 
     // The direct connection has been measured: at 20 ms the route is worth it.
-    let download = Download::by(&world, &socks);
+    let download = Download::start(&world, &socks);
     onramp.logged(&["asked for", "way=route"]);
     world.kill(0);
     onramp.logged(&["the far side died"]);
@@ -112,13 +112,13 @@ fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
     let port = onramp.port("socks");
-    let download = Download::by(&world, &onramp.at("socks"));
+    let download = Download::start(&world, &onramp.entry_address("socks"));
     onramp.service.0.kill().unwrap();
     download.breaks_off();
     drop(onramp);
     // Its socket's name still exists, and so does its port in the kernel's memory.
     let mut onramp = world.onramp(&["--socks", &port]);
-    let socks = onramp.at("socks");
+    let socks = onramp.entry_address("socks");
     world.is_the_file(
         &world.curl(&["--socks5", &socks], &world.url()),
         "after its return",

@@ -13,9 +13,9 @@ fn unmodified_programs_use_two_depots_and_an_offramp() {
     let server = world.address("server");
     let forward = format!("0={server}:{WEB_PORT},purpose=a test,size=10M");
     let mut onramp = world.onramp(&["--socks=0", "--http=0", "--forward", &forward]);
-    let (socks, http) = (onramp.at("socks"), onramp.at("http"));
+    let (socks, http) = (onramp.entry_address("socks"), onramp.entry_address("http"));
     let (url, named) = (world.url(), format!("http://server:{WEB_PORT}/{FILE}"));
-    let by_forward = format!("http://{}/{FILE}", onramp.at("forwards"));
+    let by_forward = format!("http://{}/{FILE}", onramp.entry_address("forwards"));
     let route = format!(
         "way=route {}:7510,{}:7510 off-ramp",
         world.address("near"),
@@ -123,8 +123,8 @@ fn failures_reach_programs_and_leave_nothing_behind() {
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&["--socks=0", "--http=0"]);
     let (socks, http, server) = (
-        onramp.at("socks"),
-        onramp.at("http"),
+        onramp.entry_address("socks"),
+        onramp.entry_address("http"),
         world.address("server"),
     );
     let held = onramp.descriptors();

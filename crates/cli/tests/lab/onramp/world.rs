@@ -243,12 +243,16 @@ impl World {
 }
 
 impl Onramp {
-    pub fn at(&self, entry: &str) -> String {
+    pub fn entry_address(&self, entry: &str) -> String {
         self.places[entry][0].as_str().unwrap().to_owned()
     }
 
     pub fn port(&self, entry: &str) -> String {
-        self.at(entry).rsplit_once(':').unwrap().1.to_owned()
+        self.entry_address(entry)
+            .rsplit_once(':')
+            .unwrap()
+            .1
+            .to_owned()
     }
 
     /// Returns the next line of the log with all of these words.

@@ -49,8 +49,14 @@ fn each_path_is_granted_for_its_depots() {
     let none = |reservation: &Reservation, now| {
         grants(reservation, &map, holder, &signer, now).unwrap_err()
     };
-    assert_eq!(none(&reservation("released"), 60), NoGrants::Released(12));
-    assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
+    assert_eq!(
+        none(&reservation("released"), 60),
+        GrantRefusal::Released(12)
+    );
+    assert_eq!(
+        none(&reservation("provisioned"), 100),
+        GrantRefusal::Over(12)
+    );
 }
 
 /// Returns a reservation of an hour, from second 100 on, over one path or two.
@@ -119,14 +125,20 @@ fn grants_last_a_minute_and_are_renewed() {
     let ended = [
         (
             renewed(&one, "12", &other, 200_000),
-            NoGrants::Elsewhere(12),
+            GrantRefusal::Elsewhere(12),
         ),
         (
             renewed(&one, "12.1", &depot, 200_000),
-            NoGrants::Elsewhere(12),
+            GrantRefusal::Elsewhere(12),
         ),
-        (renewed(&one, "12", &depot, 10_000), NoGrants::Early(12, 90)),
-        (renewed(&one, "12", &depot, 3_700_000), NoGrants::Over(12)),
+        (
+            renewed(&one, "12", &depot, 10_000),
+            GrantRefusal::Early(12, 90),
+        ),
+        (
+            renewed(&one, "12", &depot, 3_700_000),
+            GrantRefusal::Over(12),
+        ),
     ];
     for (found, why) in ended {
         assert_eq!(found, Err(why));
@@ -134,13 +146,13 @@ fn grants_last_a_minute_and_are_renewed() {
     let cancelled = hour(&["ab"], "terminated");
     assert_eq!(
         renewed(&cancelled, "12", &depot, 200_000),
-        Err(NoGrants::Ended(12))
+        Err(GrantRefusal::Ended(12))
     );
     let two = hour(&["ab", "cd"], "created");
     renewed(&two, "12.2", &depot, 200_000).unwrap();
     assert_eq!(
         renewed(&two, "12", &depot, 200_000),
-        Err(NoGrants::Elsewhere(12))
+        Err(GrantRefusal::Elsewhere(12))
     );
 }
 
@@ -184,12 +196,12 @@ fn route_passes_one_depot_per_site_in_order() {
             depot(4, "d0", "d", false)],
     }))
     .unwrap();
-    let on_it = OnPath::of(&path, &map);
+    let on_it = DepotsOnPath::on_path(&path, &map);
     assert_eq!(on_it.names(), ["c0", "a0", "a1", "a2"]);
     let [c0, a1] = [(3, "c0"), (1, "a1")]
         .map(|(at, name): (usize, &str)| format!("{}@{name}.example:7510", keys[at]));
     let way = on_it.route().map(|route| route.to_string());
     assert_eq!(way, Some(format!("{c0},{a1}")));
-    let nowhere = OnPath { all: Vec::new() };
+    let nowhere = DepotsOnPath { all: Vec::new() };
     assert_eq!(nowhere.route(), None);
 }

@@ -4,48 +4,72 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::leader::SERVER_LIMIT_MS;
+use crate::leader::SERVER_LOCK_TIMEOUT_MS;
 
 #[test]
 fn leads_from_the_answer_until_the_lease_expires() {
     let mut election = Election::default();
-    assert_eq!(election.take(Event::Held { sent: 0 }, 1), Standing::Lost);
-    assert_eq!(election.take(Event::Connected, 10), Standing::Following);
-    assert_eq!(election.take(Event::NotHeld, 20), Standing::Following);
-    let first = Standing::Leading {
+    assert_eq!(
+        election.handle_event(ElectionEvent::Held { sent: 0 }, 1),
+        ElectionState::Lost
+    );
+    assert_eq!(
+        election.handle_event(ElectionEvent::Connected, 10),
+        ElectionState::Following
+    );
+    assert_eq!(
+        election.handle_event(ElectionEvent::NotHeld, 20),
+        ElectionState::Following
+    );
+    let first = ElectionState::Leading {
         term: 1,
         until: 1_000 + LEASE_MS,
     };
-    assert_eq!(election.take(Event::Held { sent: 1_000 }, 1_500), first);
+    assert_eq!(
+        election.handle_event(ElectionEvent::Held { sent: 1_000 }, 1_500),
+        first
+    );
     assert_eq!(election.term(1_500), Some(1));
     // An older answer does not shorten the lease.
-    assert_eq!(election.take(Event::Held { sent: 900 }, 1_600), first);
-    assert_eq!(election.take(Event::Passed, 999 + LEASE_MS), first);
+    assert_eq!(
+        election.handle_event(ElectionEvent::Held { sent: 900 }, 1_600),
+        first
+    );
+    assert_eq!(
+        election.handle_event(ElectionEvent::Passed, 999 + LEASE_MS),
+        first
+    );
     assert_eq!(
         election.term(1_000 + LEASE_MS),
         None,
         "before anybody has said so, too"
     );
     assert_eq!(
-        election.take(Event::Held { sent: 2_000 }, 1_000 + LEASE_MS),
-        Standing::Lost
+        election.handle_event(ElectionEvent::Held { sent: 2_000 }, 1_000 + LEASE_MS),
+        ElectionState::Lost
     );
-    election.take(Event::Connected, 9_000);
-    let second = Standing::Leading {
+    election.handle_event(ElectionEvent::Connected, 9_000);
+    let second = ElectionState::Leading {
         term: 2,
         until: 9_000 + LEASE_MS,
     };
-    assert_eq!(election.take(Event::Held { sent: 9_000 }, 9_001), second);
-    assert_eq!(election.take(Event::NotHeld, 9_002), Standing::Following);
+    assert_eq!(
+        election.handle_event(ElectionEvent::Held { sent: 9_000 }, 9_001),
+        second
+    );
+    assert_eq!(
+        election.handle_event(ElectionEvent::NotHeld, 9_002),
+        ElectionState::Following
+    );
 }
 
 #[test]
 fn late_answer_makes_nobody_lead() {
     let mut election = Election::default();
-    election.take(Event::Connected, 0);
+    election.handle_event(ElectionEvent::Connected, 0);
     assert_eq!(
-        election.take(Event::Held { sent: 0 }, LEASE_MS),
-        Standing::Lost
+        election.handle_event(ElectionEvent::Held { sent: 0 }, LEASE_MS),
+        ElectionState::Lost
     );
 }
 
@@ -59,7 +83,8 @@ struct Server {
 
 impl Server {
     fn pass(&mut self, now: u64) {
-        self.received.retain(|_, at| *at + SERVER_LIMIT_MS > now);
+        self.received
+            .retain(|_, at| *at + SERVER_LOCK_TIMEOUT_MS > now);
         if self
             .holder
             .is_some_and(|holder| !self.received.contains_key(&holder))
@@ -133,7 +158,7 @@ proptest! {
                     let node = &mut nodes[at];
                     node.session += 1;
                     server.received.insert((at, node.session), now);
-                    node.election.take(Event::Connected, now);
+                    node.election.handle_event(ElectionEvent::Connected, now);
                 }
                 Step::Ask(at, there, back) => {
                     let node = &mut nodes[at];
@@ -142,10 +167,10 @@ proptest! {
                 }
                 Step::Break(at) => {
                     server.received.remove(&(at, nodes[at].session));
-                    nodes[at].election.take(Event::Broken, now);
+                    nodes[at].election.handle_event(ElectionEvent::Broken, now);
                 }
                 Step::Abandon(at) => {
-                    nodes[at].election.take(Event::Broken, now);
+                    nodes[at].election.handle_event(ElectionEvent::Broken, now);
                     nodes[at].session += 1;
                 }
                 Step::Pass(_) => {}
@@ -173,11 +198,11 @@ proptest! {
                         // Answers of a previous connection are ignored.
                         if session == node.session {
                             let event = match held {
-                                None => Event::Broken,
-                                Some(true) => Event::Held { sent },
-                                Some(false) => Event::NotHeld,
+                                None => ElectionEvent::Broken,
+                                Some(true) => ElectionEvent::Held { sent },
+                                Some(false) => ElectionEvent::NotHeld,
                             };
-                            node.election.take(event, now);
+                            node.election.handle_event(event, now);
                         }
                     }
                     if let Some(term) = node.election.term(now) {

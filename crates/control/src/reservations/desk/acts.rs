@@ -2,36 +2,41 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::admit::{Answer, Refusal as Short, Search};
-use longhaul_circuits::book::{Change, Reservation, Short as FirstShort, Terms};
+use longhaul_circuits::admit::{Admission, AdmissionRefusal as Short, OfferSearch};
+use longhaul_circuits::book::{
+    BookChange, DecisionTerms, Reservation, WindowRefusal as FirstShort,
+};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Event, Life, Reserve};
-use longhaul_circuits::policy::Limits;
-use longhaul_circuits::time::{Moment, Window};
+use longhaul_circuits::machine::{LifecyclePhase, ReservationEvent, ReservePhase};
+use longhaul_circuits::policy::RequestLimits;
+use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::principals::Permission;
 use longhaul_control_api::reservations::{ReservationChange, ReservationRequest, Reserved};
 
-use super::{Command, Denied, Desk, DeskError, Detail, HOLD_MS, Open, Record};
+use super::{
+    DeniedCommand, HOLD_LIFETIME_MS, PendingOffers, Record, ReservationCommand, ReservationDetail,
+    ReservationError, ReservationStore,
+};
 use crate::authority::Subject;
-use crate::reservations::asker::Asker;
+use crate::reservations::asker::ReservationCaller;
 use crate::reservations::reported;
-use crate::reservations::wanted::{self, Place, WantedFault};
+use crate::reservations::wanted::{self, InvalidReservation, ReservationEnd};
 
 /// A request with its caller.
-struct Asking<'a> {
-    asker: &'a Asker,
+struct NewRequest<'a> {
+    asker: &'a ReservationCaller,
     request: &'a ReservationRequest,
-    from: &'a Place,
-    to: &'a Place,
+    from: &'a ReservationEnd,
+    to: &'a ReservationEnd,
     is_end: bool,
     document: Option<&'a String>,
 }
 
-impl Desk {
-    fn terms(&self, limits: Limits) -> Terms {
-        Terms {
+impl ReservationStore {
+    fn terms(&self, limits: RequestLimits) -> DecisionTerms {
+        DecisionTerms {
             limits,
-            hold: HOLD_MS,
+            hold: HOLD_LIFETIME_MS,
             counter: self.counter,
         }
     }
@@ -41,14 +46,14 @@ impl Desk {
     /// # Errors
     /// [`DeskError`]. Nothing has changed and there is no record. After [`DeskError::Fault`], the
     /// reservation store must be rebuilt from the journal.
-    pub fn act(
+    pub fn execute(
         &mut self,
-        asker: &Asker,
-        command: &Command,
-        now: Moment,
+        asker: &ReservationCaller,
+        command: &ReservationCommand,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Reserved, DeskError> {
-        let done = self.act_open(asker, command, now, records);
+    ) -> Result<Reserved, ReservationError> {
+        let done = self.execute_with_search(asker, command, now, records);
         done.map_err(|denied| denied.error)
     }
 
@@ -57,15 +62,15 @@ impl Desk {
     ///
     /// # Errors
     /// [`Denied`].
-    pub fn act_open(
+    pub fn execute_with_search(
         &mut self,
-        asker: &Asker,
-        command: &Command,
-        now: Moment,
+        asker: &ReservationCaller,
+        command: &ReservationCommand,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Reserved, Denied> {
+    ) -> Result<Reserved, DeniedCommand> {
         let ids = match command {
-            Command::Reserve {
+            ReservationCommand::Reserve {
                 request,
                 from,
                 to,
@@ -73,7 +78,7 @@ impl Desk {
                 is_end,
                 document,
             } => {
-                let asking = Asking {
+                let asking = NewRequest {
                     asker,
                     request,
                     from,
@@ -83,24 +88,36 @@ impl Desk {
                 };
                 self.reserve(&asking, windows, now, records)?
             }
-            Command::Change { id, change } => self.change(asker, *id, change, now, records)?,
-            Command::Commit(id) => self.settle(asker, *id, Event::Commit, now, records)?,
-            Command::Abort(id) => self.settle(asker, *id, Event::Abort, now, records)?,
-            Command::Provision(id) => self.signal(asker, *id, Event::Provision, now, records)?,
-            Command::Release(id) => self.signal(asker, *id, Event::Release, now, records)?,
-            Command::Cancel { id, series } => self.cancel(asker, *id, *series, now, records)?,
-            Command::Settle(settled) => self.settled(settled, now, records)?,
+            ReservationCommand::Change { id, change } => {
+                self.change(asker, *id, change, now, records)?
+            }
+            ReservationCommand::Commit(id) => {
+                self.settle(asker, *id, ReservationEvent::Commit, now, records)?
+            }
+            ReservationCommand::Abort(id) => {
+                self.settle(asker, *id, ReservationEvent::Abort, now, records)?
+            }
+            ReservationCommand::Provision(id) => {
+                self.set_provisioning(asker, *id, ReservationEvent::Provision, now, records)?
+            }
+            ReservationCommand::Release(id) => {
+                self.set_provisioning(asker, *id, ReservationEvent::Release, now, records)?
+            }
+            ReservationCommand::Cancel { id, series } => {
+                self.cancel(asker, *id, *series, now, records)?
+            }
+            ReservationCommand::Settle(settled) => self.record_results(settled, now, records)?,
         };
         Ok(self.reported(&ids, now))
     }
 
     fn reserve(
         &mut self,
-        asking: &Asking<'_>,
+        asking: &NewRequest<'_>,
         windows: &[Window],
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, Denied> {
+    ) -> Result<Vec<ReservationId>, DeniedCommand> {
         let (asker, request) = (asking.asker, asking.request);
         let subject = Subject {
             own: asking.is_end,
@@ -114,7 +131,7 @@ impl Desk {
             .iter()
             .map(|window| Window::new(window.start.max(now), window.end))
             .collect();
-        let first = windows.first().copied().ok_or(WantedFault::Window)?;
+        let first = windows.first().copied().ok_or(InvalidReservation::Window)?;
         let asked = wanted::request(&self.names, request, asking.from, asking.to, first)?;
         let mut refused = None;
         for limits in limits {
@@ -128,7 +145,7 @@ impl Desk {
                 Err(short) => keep_better(&mut refused, short),
             }
         }
-        let short = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        let short = refused.ok_or_else(|| ReservationError::Fault("nobody decided".to_owned()))?;
         let window = windows.get(short.place).copied().unwrap_or(first);
         let place = (windows.len() > 1).then_some(short.place);
         Err(self.refused(asker, request, place, window, short))
@@ -137,18 +154,20 @@ impl Desk {
     /// Holds what was granted, and commits it unless the request says to hold.
     fn hold_all(
         &mut self,
-        asking: &Asking<'_>,
-        change: Change,
-        now: Moment,
+        asking: &NewRequest<'_>,
+        change: BookChange,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
-        let Change::Held { holds, .. } = &change else {
-            return Err(DeskError::Fault("what is granted is not held".to_owned()));
+    ) -> Result<Vec<ReservationId>, ReservationError> {
+        let BookChange::Held { holds, .. } = &change else {
+            return Err(ReservationError::Fault(
+                "what is granted is not held".to_owned(),
+            ));
         };
         let ids: Vec<ReservationId> = holds.iter().map(|hold| hold.id).collect();
         let spans: Vec<Window> = holds.iter().map(|hold| hold.plan.window()).collect();
         let (ports, pinned) = self.ports_for(asking.request, asking.from, asking.to, &spans)?;
-        let detail = Detail {
+        let detail = ReservationDetail {
             owner: asking.asker.owner.clone(),
             owner_name: asking.asker.name.clone(),
             from: asking.from.clone(),
@@ -162,7 +181,7 @@ impl Desk {
             failure: None,
             created: now,
         };
-        let mut details: BTreeMap<ReservationId, Detail> =
+        let mut details: BTreeMap<ReservationId, ReservationDetail> =
             ids.iter().map(|id| (*id, detail.clone())).collect();
         if let Some(mut first) = details.first_entry() {
             first.get_mut().document = asking.document.cloned();
@@ -176,15 +195,15 @@ impl Desk {
 
     fn change(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
         change: &ReservationChange,
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, Denied> {
-        let (detail, reservation) = self.seen(asker, id)?;
+    ) -> Result<Vec<ReservationId>, DeniedCommand> {
+        let (detail, reservation) = self.visible_reservation(asker, id)?;
         let limits = asker.limits_of_change(&detail.subject(&asker.owner))?;
-        self.can(id, reservation, Event::Reserve, "changed")?;
+        self.check_state(id, reservation, ReservationEvent::Reserve, "changed")?;
         if reservation.machine.provision.is_none() {
             return Err(self.not_now(id, reservation, "changed").into());
         }
@@ -196,9 +215,9 @@ impl Desk {
             0,
             usize::from(change.hold),
         )?;
-        let most = wanted::access(&detail.from, &detail.to);
+        let most = wanted::max_rate(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
-        let asked = reported::asked(&self.names, detail, &request, change.hold);
+        let asked = reported::known_request(&self.names, detail, &request, change.hold);
         let mut refused = None;
         for limits in limits {
             let decision = self
@@ -208,7 +227,7 @@ impl Desk {
                 self.keeps_ports(id, &held)?;
                 self.write(held, BTreeMap::new(), now, records)?;
                 if !change.hold {
-                    self.happen(&[id], Event::Commit, now, records)?;
+                    self.apply_event(&[id], ReservationEvent::Commit, now, records)?;
                 }
                 return Ok(vec![id]);
             }
@@ -219,39 +238,40 @@ impl Desk {
             };
             keep_better(&mut refused, short);
         }
-        let short = refused.ok_or_else(|| DeskError::Fault("nobody decided".to_owned()))?;
+        let short = refused.ok_or_else(|| ReservationError::Fault("nobody decided".to_owned()))?;
         Err(self.refused(asker, &asked, None, request.window, short))
     }
 
     /// Commits or aborts what is held, of all that were granted together.
     fn settle(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
-        event: Event,
-        now: Moment,
+        event: ReservationEvent,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
-        let done = if event == Event::Commit {
+    ) -> Result<Vec<ReservationId>, ReservationError> {
+        let done = if event == ReservationEvent::Commit {
             "committed"
         } else {
             "aborted"
         };
         // A key that may request reservations may settle its own; for those of others it needs the
         // right to change them.
-        let is_own = self.seen(asker, id)?.0.owner == asker.owner;
+        let is_own = self.visible_reservation(asker, id)?.0.owner == asker.owner;
         let permission = match is_own {
             true => Permission::Create,
             false => Permission::Modify,
         };
-        let (detail, reservation) = self.allowed(asker, id, permission, event, done)?;
+        let (detail, reservation) =
+            self.permitted_reservation(asker, id, permission, event, done)?;
         let until = reservation.held.as_ref().map(|held| held.until);
         let together: Vec<ReservationId> = match (detail.series, reservation.machine.provision) {
             // What a committed reservation holds is a change, which it alone has.
-            (Some(series), None) if reservation.machine.reserve == Reserve::Held => self
+            (Some(series), None) if reservation.machine.reserve == ReservePhase::Held => self
                 .of_series(series)
                 .filter(|(_, other)| {
-                    other.machine.reserve == Reserve::Held
+                    other.machine.reserve == ReservePhase::Held
                         && other.machine.provision.is_none()
                         && other.held.as_ref().map(|held| held.until) == until
                 })
@@ -260,31 +280,31 @@ impl Desk {
             _ => vec![id],
         };
         match event {
-            Event::Commit => self.commit(&together, now, records)?,
-            _ => self.happen(&together, event, now, records)?,
+            ReservationEvent::Commit => self.commit(&together, now, records)?,
+            _ => self.apply_event(&together, event, now, records)?,
         }
         Ok(together)
     }
 
     fn cancel(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
         series: bool,
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
-        let (detail, reservation) = self.seen(asker, id)?;
+    ) -> Result<Vec<ReservationId>, ReservationError> {
+        let (detail, reservation) = self.visible_reservation(asker, id)?;
         // All reservations of a series have the same owner and ends.
         asker.may(Permission::Modify, &detail.subject(&asker.owner))?;
         let ids: Vec<ReservationId> = match (series, detail.series) {
             (true, Some(series)) => self
                 .of_series(series)
-                .filter(|(_, other)| other.machine.life == Life::Created)
+                .filter(|(_, other)| other.machine.life == LifecyclePhase::Created)
                 .map(|(id, _)| id)
                 .collect(),
             _ => {
-                self.can(id, reservation, Event::Terminate, "cancelled")?;
+                self.check_state(id, reservation, ReservationEvent::Terminate, "cancelled")?;
                 vec![id]
             }
         };
@@ -294,16 +314,16 @@ impl Desk {
         Ok(ids)
     }
 
-    pub(super) fn happen(
+    pub(super) fn apply_event(
         &mut self,
         ids: &[ReservationId],
-        event: Event,
-        now: Moment,
+        event: ReservationEvent,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ReservationError> {
         for id in ids {
             self.write(
-                Change::Event { id: *id, event },
+                BookChange::Event { id: *id, event },
                 BTreeMap::new(),
                 now,
                 records,
@@ -324,11 +344,11 @@ impl Desk {
     }
 
     /// Returns a reservation that the caller may see.
-    pub(super) fn seen(
+    pub(super) fn visible_reservation(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
-    ) -> Result<(&Detail, &Reservation), DeskError> {
+    ) -> Result<(&ReservationDetail, &Reservation), ReservationError> {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found
             .filter(|(detail, _)| {
@@ -336,33 +356,33 @@ impl Desk {
                     .may(Permission::Read, &detail.subject(&asker.owner))
                     .is_ok()
             })
-            .ok_or(DeskError::Unknown(reported::number(id)))
+            .ok_or(ReservationError::Unknown(reported::number(id)))
     }
 
     /// Returns a reservation if the caller has the permission and the reservation's state allows
     /// the event.
-    pub(super) fn allowed(
+    pub(super) fn permitted_reservation(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
         permission: Permission,
-        event: Event,
+        event: ReservationEvent,
         done: &'static str,
-    ) -> Result<(&Detail, &Reservation), DeskError> {
-        let (detail, reservation) = self.seen(asker, id)?;
+    ) -> Result<(&ReservationDetail, &Reservation), ReservationError> {
+        let (detail, reservation) = self.visible_reservation(asker, id)?;
         asker.may(permission, &detail.subject(&asker.owner))?;
-        self.can(id, reservation, event, done)?;
+        self.check_state(id, reservation, event, done)?;
         Ok((detail, reservation))
     }
 
-    pub(super) fn can(
+    pub(super) fn check_state(
         &self,
         id: ReservationId,
         reservation: &Reservation,
-        event: Event,
+        event: ReservationEvent,
         done: &'static str,
-    ) -> Result<(), DeskError> {
-        let next = reservation.machine.on(event);
+    ) -> Result<(), ReservationError> {
+        let next = reservation.machine.apply(event);
         next.map(drop)
             .map_err(|_| self.not_now(id, reservation, done))
     }
@@ -372,46 +392,49 @@ impl Desk {
         id: ReservationId,
         reservation: &Reservation,
         done: &'static str,
-    ) -> DeskError {
+    ) -> ReservationError {
         let state = super::show::state(reservation);
-        DeskError::NotNow(reported::number(id), state, done)
+        ReservationError::NotNow(reported::number(id), state, done)
     }
 
     /// Creates the refusal, without what the caller may not see.
     fn refused(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         asked: &ReservationRequest,
         place: Option<usize>,
         window: Window,
         short: FirstShort,
-    ) -> Denied {
+    ) -> DeniedCommand {
         match short.answer {
-            Answer::Refused(Short::Fault(fault)) => fault.into(),
-            Answer::Refused(Short::Policy(refusal)) => refusal.into(),
-            Answer::Refused(Short::NoRoom(none)) => {
-                let seen = |id: ReservationId| self.seen(asker, id).is_ok();
+            Admission::Refused(Short::Fault(fault)) => fault.into(),
+            Admission::Refused(Short::Policy(refusal)) => refusal.into(),
+            Admission::Refused(Short::NoRoom(none)) => {
+                let seen = |id: ReservationId| self.visible_reservation(asker, id).is_ok();
                 let refusal = reported::refusal(&self.names, asked, place, window, &none, &seen);
-                let open = |search: Box<Search>| {
-                    Box::new(Open {
+                let open = |search: Box<OfferSearch>| {
+                    Box::new(PendingOffers {
                         search,
                         decided: self.snapshot(),
                         asked: asked.clone(),
                     })
                 };
-                Denied {
-                    error: DeskError::NoRoom(Box::new(refusal)),
+                DeniedCommand {
+                    error: ReservationError::InsufficientBandwidth(Box::new(refusal)),
                     open: short.search.map(open),
                 }
             }
-            Answer::Granted(_) => DeskError::Fault("what is granted is not held".to_owned()).into(),
+            Admission::Granted(_) => {
+                ReservationError::Fault("what is granted is not held".to_owned()).into()
+            }
         }
     }
 }
 
 /// Keeps the more informative refusal: missing bandwidth says more than an exceeded limit.
 fn keep_better(kept: &mut Option<FirstShort>, found: FirstShort) {
-    let is_policy = |short: &FirstShort| matches!(short.answer, Answer::Refused(Short::Policy(_)));
+    let is_policy =
+        |short: &FirstShort| matches!(short.answer, Admission::Refused(Short::Policy(_)));
     if kept
         .as_ref()
         .is_none_or(|kept| is_policy(kept) && !is_policy(&found))

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::time::{Moment, Window};
+use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_setup::streams::Prefix;
 
 /// Streams of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Streams {
+pub(super) struct ReservationStreams {
     /// Source addresses.
     pub(super) from: Prefix,
     /// Destination addresses.
@@ -19,9 +19,9 @@ pub(super) struct Streams {
 
 /// Reservations between the same two ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Alike {
+struct SharedEnds {
     /// Ends and starts of their windows, ordered by end.
-    spans: BTreeSet<(Moment, Moment, ReservationId)>,
+    spans: BTreeSet<(MomentMs, MomentMs, ReservationId)>,
     /// Length of the longest window ever seen, in milliseconds. It bounds how long after its start
     /// a window ends.
     longest: u64,
@@ -29,14 +29,14 @@ struct Alike {
 
 /// Reservations by the addresses of their ends, and by time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Beside {
-    by_ends: BTreeMap<Prefix, BTreeMap<Prefix, Alike>>,
-    streams: BTreeMap<ReservationId, Streams>,
+pub(super) struct StreamIndex {
+    by_ends: BTreeMap<Prefix, BTreeMap<Prefix, SharedEnds>>,
+    streams: BTreeMap<ReservationId, ReservationStreams>,
 }
 
-impl Beside {
+impl StreamIndex {
     /// Updates the streams of a reservation; `None` removes it.
-    pub(super) fn put(&mut self, id: ReservationId, streams: Option<Streams>) {
+    pub(super) fn put(&mut self, id: ReservationId, streams: Option<ReservationStreams>) {
         let before = match streams {
             Some(streams) => self.streams.insert(id, streams),
             None => self.streams.remove(&id),
@@ -44,7 +44,7 @@ impl Beside {
         if before == streams {
             return;
         }
-        if let Some(Streams { from, to, span }) = before
+        if let Some(ReservationStreams { from, to, span }) = before
             && let Some(to_all) = self.by_ends.get_mut(&from)
         {
             if let Some(alike) = to_all.get_mut(&to) {
@@ -57,7 +57,7 @@ impl Beside {
                 self.by_ends.remove(&from);
             }
         }
-        if let Some(Streams { from, to, span }) = streams {
+        if let Some(ReservationStreams { from, to, span }) = streams {
             let alike = self.by_ends.entry(from).or_default().entry(to).or_default();
             alike.spans.insert((span.end, span.start, id));
             alike.longest = alike.longest.max(span.length());
@@ -66,7 +66,7 @@ impl Beside {
 
     /// Returns the reservations that share addresses with both ends and time with any of the
     /// windows.
-    pub(super) fn those(
+    pub(super) fn overlapping_reservations(
         &self,
         from: Prefix,
         to: Prefix,
@@ -78,7 +78,7 @@ impl Beside {
             for window in windows {
                 let first = (
                     window.start.saturating_add(1),
-                    Moment::MIN,
+                    MomentMs::MIN,
                     ReservationId(0),
                 );
                 let last = window.end.saturating_add_unsigned(alike.longest);
@@ -98,10 +98,10 @@ impl Beside {
 /// Returns the values of all prefixes that overlap one: those that contain it, and those that it
 /// contains, which follow it in order.
 fn overlapping<T>(all: &BTreeMap<Prefix, T>, prefix: Prefix) -> impl Iterator<Item = &T> {
-    let wider = prefix.wider().filter_map(|wider| all.get(&wider));
+    let wider = prefix.supernets().filter_map(|wider| all.get(&wider));
     let within = all
         .range(prefix..)
-        .take_while(move |(other, _)| prefix.holds(**other));
+        .take_while(move |(other, _)| prefix.contains(**other));
     wider.chain(within.map(|(_, of)| of))
 }
 
@@ -134,9 +134,9 @@ mod tests {
         (0..40_i64, 0..20_i64).prop_map(|(start, length)| Window::new(start, start + length))
     }
 
-    fn streams() -> impl Strategy<Value = Streams> {
+    fn streams() -> impl Strategy<Value = ReservationStreams> {
         let ends = (prefix(), prefix(), window());
-        ends.prop_map(|(from, to, span)| Streams { from, to, span })
+        ends.prop_map(|(from, to, span)| ReservationStreams { from, to, span })
     }
 
     proptest! {
@@ -149,23 +149,23 @@ mod tests {
             (from, to) in (prefix(), prefix()),
             windows in prop::collection::vec(window(), 1..4),
         ) {
-            let (mut beside, mut all) = (Beside::default(), BTreeMap::new());
+            let (mut beside, mut all) = (StreamIndex::default(), BTreeMap::new());
             for (id, streams) in puts {
                 let id = ReservationId(id);
                 beside.put(id, streams);
                 all.insert(id, streams);
             }
-            let shares = |streams: &Streams| {
+            let shares = |streams: &ReservationStreams| {
                 let is_in_time = windows.iter().any(|window| window.overlaps(streams.span));
                 is_in_time && streams.from.overlaps(from) && streams.to.overlaps(to)
             };
             let found = all.iter().filter(|(_, streams)| streams.is_some_and(|one| shares(&one)));
             let found: BTreeSet<ReservationId> = found.map(|(id, _)| *id).collect();
-            prop_assert_eq!(beside.those(from, to, &windows), found);
+            prop_assert_eq!(beside.overlapping_reservations(from, to, &windows), found);
             for id in all.keys() {
                 beside.put(*id, None);
             }
-            prop_assert_eq!(beside, Beside::default());
+            prop_assert_eq!(beside, StreamIndex::default());
         }
     }
 }

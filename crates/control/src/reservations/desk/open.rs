@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use longhaul_circuits::admit::{self, Search};
-use longhaul_circuits::book::Fault;
+use longhaul_circuits::admit::{self, OfferSearch};
+use longhaul_circuits::book::BookFault;
 use longhaul_circuits::ledger;
 use longhaul_circuits::policy::PolicyRefusal;
 use longhaul_circuits::request::RequestFault;
 use longhaul_control_api::reservations::{Offers, ReservationRequest};
 
-use super::{Desk, DeskError};
-use crate::authority::Refused;
-use crate::reservations::names::Names;
+use super::{ReservationError, ReservationStore};
+use crate::authority::AccessDenied;
+use crate::reservations::names::NetworkNames;
 use crate::reservations::reported;
-use crate::reservations::wanted::WantedFault;
+use crate::reservations::wanted::InvalidReservation;
 
 /// Refusal of a command, with a search for counter-offers.
 #[derive(Debug)]
-pub struct Denied {
+pub struct DeniedCommand {
     /// Reason of the refusal.
-    pub error: DeskError,
+    pub error: ReservationError,
     /// Search for counter-offers, if bandwidth is missing and they are computed later.
-    pub open: Option<Box<Open>>,
+    pub open: Option<Box<PendingOffers>>,
 }
 
 macro_rules! without_offers {
     ($($error:ty),*) => {
-        $(impl From<$error> for Denied {
+        $(impl From<$error> for DeniedCommand {
             fn from(error: $error) -> Self {
                 Self { error: error.into(), open: None }
             }
@@ -34,49 +34,49 @@ macro_rules! without_offers {
     };
 }
 without_offers!(
-    DeskError,
-    Refused,
-    WantedFault,
+    ReservationError,
+    AccessDenied,
+    InvalidReservation,
     RequestFault,
     PolicyRefusal,
-    Fault
+    BookFault
 );
 
 /// Allocation of all links at one time, with their names.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
-    links: ledger::Snapshot,
-    names: Arc<Names>,
+pub struct AllocationSnapshot {
+    links: ledger::LedgerSnapshot,
+    names: Arc<NetworkNames>,
 }
 
 /// Refusal that waits for counter-offers. The search uses the allocation at the time of the
 /// decision.
 #[derive(Debug, Clone)]
-pub struct Open {
-    pub(super) search: Box<Search>,
-    pub(super) decided: Snapshot,
+pub struct PendingOffers {
+    pub(super) search: Box<OfferSearch>,
+    pub(super) decided: AllocationSnapshot,
     pub(super) asked: ReservationRequest,
 }
 
 /// Counter-offers, by the allocation at the time of the search.
 #[derive(Debug, Clone)]
-pub struct Found {
-    offers: admit::Offers,
+pub struct FoundOffers {
+    offers: admit::CounterOffers,
     /// If true, the search was cut short.
     pub is_broken_off: bool,
 }
 
-impl Open {
+impl PendingOffers {
     /// Searches for counter-offers, which takes as long as many decisions. Stops when `goes_on`,
     /// which is called now and then, returns false.
     #[must_use]
-    pub fn look(&self, mut goes_on: impl FnMut() -> bool) -> Found {
+    pub fn run(&self, mut goes_on: impl FnMut() -> bool) -> FoundOffers {
         let mut is_broken_off = false;
-        let offers = self.search.offers(&self.decided.links, &mut || {
+        let offers = self.search.find_offers(&self.decided.links, &mut || {
             is_broken_off = is_broken_off || !goes_on();
             !is_broken_off
         });
-        Found {
+        FoundOffers {
             offers,
             is_broken_off,
         }
@@ -85,16 +85,18 @@ impl Open {
     /// Returns the offers that are still valid with the current allocation. The flag is true if
     /// these are all that were found.
     #[must_use]
-    pub fn renewed(&self, found: &Found, now: &Snapshot) -> (Offers, bool) {
+    pub fn renewed(&self, found: &FoundOffers, now: &AllocationSnapshot) -> (Offers, bool) {
         let mut is_all = true;
-        let mut renew = |offer: &Option<admit::Offer>| {
+        let mut renew = |offer: &Option<admit::CounterOffer>| {
             let offer = offer.as_ref()?;
-            let renewed = self.search.renewed(offer, &self.decided.links, &now.links);
+            let renewed = self
+                .search
+                .revalidate(offer, &self.decided.links, &now.links);
             is_all &= renewed.is_some();
             renewed
         };
         let found = &found.offers;
-        let offers = admit::Offers {
+        let offers = admit::CounterOffers {
             later: renew(&found.later),
             slower: renew(&found.slower),
             volume: renew(&found.volume),
@@ -103,11 +105,11 @@ impl Open {
     }
 }
 
-impl Desk {
+impl ReservationStore {
     /// Returns the current allocation, for use while the reservation store continues.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
+    pub fn snapshot(&self) -> AllocationSnapshot {
+        AllocationSnapshot {
             links: self.book.snapshot(),
             names: self.names.clone(),
         }

@@ -6,77 +6,77 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::book::{Change, Reservation};
+use longhaul_circuits::book::{BookChange, Reservation};
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Event, Life, Provision, Reserve};
-use longhaul_circuits::request::Plan;
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservationEvent, ReservePhase};
+use longhaul_circuits::request::ReservationPlan;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
 use longhaul_setup::reconcile::SETUP_LEAD_MS;
 
-use super::{Desk, DeskError, Detail, Record, Settled};
-use crate::reservations::asker::Asker;
+use super::{CircuitResult, Record, ReservationDetail, ReservationError, ReservationStore};
+use crate::reservations::asker::ReservationCaller;
 
-impl Desk {
+impl ReservationStore {
     /// Commits what is held, and provisions new reservations that requested it.
     pub(super) fn commit(
         &mut self,
         ids: &[ReservationId],
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ReservationError> {
         // A change of a committed reservation leaves its provisioning as it is.
         let is_new = |id: &&ReservationId| {
             let is_asked = self.details.get(id).is_some_and(|detail| detail.provision);
             is_asked && self.provision(**id).is_none()
         };
         let new: Vec<ReservationId> = ids.iter().filter(is_new).copied().collect();
-        self.happen(ids, Event::Commit, now, records)?;
+        self.apply_event(ids, ReservationEvent::Commit, now, records)?;
         for id in new {
-            self.signalled(id, Event::Provision, now, records)?;
+            self.apply_provisioning(id, ReservationEvent::Provision, now, records)?;
         }
         Ok(())
     }
 
     /// Requests that paths are set up or torn down.
-    pub(super) fn signal(
+    pub(super) fn set_provisioning(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
-        event: Event,
-        now: Moment,
+        event: ReservationEvent,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
-        let done = if event == Event::Provision {
+    ) -> Result<Vec<ReservationId>, ReservationError> {
+        let done = if event == ReservationEvent::Provision {
             "provisioned"
         } else {
             "released"
         };
-        self.allowed(asker, id, Permission::Signal, event, done)?;
-        self.signalled(id, event, now, records)?;
+        self.permitted_reservation(asker, id, Permission::Signal, event, done)?;
+        self.apply_provisioning(id, event, now, records)?;
         Ok(vec![id])
     }
 
-    fn signalled(
+    fn apply_provisioning(
         &mut self,
         id: ReservationId,
-        event: Event,
-        now: Moment,
+        event: ReservationEvent,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
-        self.happen(&[id], event, now, records)?;
-        if self.is_to_be_there(id, now) {
+    ) -> Result<(), ReservationError> {
+        self.apply_event(&[id], event, now, records)?;
+        if self.may_be_set_up(id, now) {
             return Ok(());
         }
         let confirmed = match event {
-            Event::Provision => Event::ProvisionConfirmed,
-            _ => Event::ReleaseConfirmed,
+            ReservationEvent::Provision => ReservationEvent::ProvisionConfirmed,
+            _ => ReservationEvent::ReleaseConfirmed,
         };
-        self.happen(&[id], confirmed, now, records)
+        self.apply_event(&[id], confirmed, now, records)
     }
 
     /// Returns true if parts of a reservation's paths may be set up now.
-    fn is_to_be_there(&self, id: ReservationId, now: Moment) -> bool {
+    fn may_be_set_up(&self, id: ReservationId, now: MomentMs) -> bool {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found.is_some_and(|(detail, reservation)| {
             let plan = &reservation.plan;
@@ -87,16 +87,16 @@ impl Desk {
 
     /// Returns true if anything of a reservation can be set up at all.
     #[must_use]
-    pub fn is_managed(&self, detail: &Detail, reservation: &Reservation) -> bool {
+    pub fn is_managed(&self, detail: &ReservationDetail, reservation: &Reservation) -> bool {
         detail.from.address.is_some()
             && detail.to.address.is_some()
             && self
                 .sending_sites(&reservation.plan)
-                .any(|site| self.manages(site))
+                .any(|site| self.is_managed_site(site))
     }
 
     /// Returns the sites that send over the links of a plan, at whose nodes its circuit is set up.
-    pub fn sending_sites<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a str> {
+    pub fn sending_sites<'a>(&'a self, plan: &'a ReservationPlan) -> impl Iterator<Item = &'a str> {
         let routes = plan.0.iter().flat_map(|piece| &piece.routes);
         let links = routes.flat_map(|route| &route.path.0);
         links
@@ -106,37 +106,38 @@ impl Desk {
 
     /// Returns true if the node at a site is set up.
     #[must_use]
-    pub fn manages(&self, site: &str) -> bool {
+    pub fn is_managed_site(&self, site: &str) -> bool {
         self.managed.contains(site)
     }
 
-    fn provision(&self, id: ReservationId) -> Option<Provision> {
+    fn provision(&self, id: ReservationId) -> Option<ProvisionPhase> {
         self.book.reservation(id)?.machine.provision
     }
 
     /// Records the results of circuits. Returns the reservations that changed.
-    pub(super) fn settled(
+    pub(super) fn record_results(
         &mut self,
-        settled: &[(ReservationId, Settled)],
-        now: Moment,
+        settled: &[(ReservationId, CircuitResult)],
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<Vec<ReservationId>, DeskError> {
+    ) -> Result<Vec<ReservationId>, ReservationError> {
         let mut changed = Vec::new();
         for (id, what) in settled {
             let Some(machine) = self.book.reservation(*id).map(|known| known.machine) else {
                 continue;
             };
             match (what, machine.provision) {
-                (Settled::SetUp, Some(Provision::Provisioning)) => {
-                    self.happen(&[*id], Event::ProvisionConfirmed, now, records)?;
+                (CircuitResult::SetUp, Some(ProvisionPhase::Provisioning)) => {
+                    self.apply_event(&[*id], ReservationEvent::ProvisionConfirmed, now, records)?;
                 }
-                (Settled::TornDown, Some(Provision::Releasing)) => {
-                    self.happen(&[*id], Event::ReleaseConfirmed, now, records)?;
+                (CircuitResult::TornDown, Some(ProvisionPhase::Releasing)) => {
+                    self.apply_event(&[*id], ReservationEvent::ReleaseConfirmed, now, records)?;
                 }
-                (Settled::Failed(why), Some(Provision::Provisioning | Provision::Provisioned))
-                    if machine.life == Life::Created =>
-                {
-                    self.fail(*id, why, now, records)?;
+                (
+                    CircuitResult::Failed(why),
+                    Some(ProvisionPhase::Provisioning | ProvisionPhase::Provisioned),
+                ) if machine.life == LifecyclePhase::Created => {
+                    self.fail_reservation(*id, why, now, records)?;
                 }
                 _ => continue,
             }
@@ -147,30 +148,34 @@ impl Desk {
 
     /// Ends a reservation whose circuit failed: returns its bandwidth from now on, and records the
     /// reason.
-    fn fail(
+    fn fail_reservation(
         &mut self,
         id: ReservationId,
         why: &str,
-        now: Moment,
+        now: MomentMs,
         records: &mut Vec<Record>,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ReservationError> {
         let held = self
             .book
             .reservation(id)
-            .is_some_and(|known| known.machine.reserve == Reserve::Held);
+            .is_some_and(|known| known.machine.reserve == ReservePhase::Held);
         if held {
-            self.happen(&[id], Event::Abort, now, records)?;
+            self.apply_event(&[id], ReservationEvent::Abort, now, records)?;
         }
-        let detail = self.details.get(&id).cloned().map(|detail| Detail {
-            failure: Some(why.to_owned()),
-            ..detail
-        });
-        let details: BTreeMap<ReservationId, Detail> =
+        let detail = self
+            .details
+            .get(&id)
+            .cloned()
+            .map(|detail| ReservationDetail {
+                failure: Some(why.to_owned()),
+                ..detail
+            });
+        let details: BTreeMap<ReservationId, ReservationDetail> =
             detail.map(|detail| (id, detail)).into_iter().collect();
-        let event = Event::ForcedEnd;
-        self.write(Change::Event { id, event }, details, now, records)?;
+        let event = ReservationEvent::ForcedEnd;
+        self.write(BookChange::Event { id, event }, details, now, records)?;
         self.write(
-            Change::Returned { id, from: now },
+            BookChange::Returned { id, from: now },
             BTreeMap::new(),
             now,
             records,

@@ -2,9 +2,9 @@
 
 use longhaul_control_api::principals::Permission;
 
-use super::{Desk, DeskError};
+use super::{ReservationError, ReservationStore};
 use crate::authority::Subject;
-use crate::reservations::asker::Asker;
+use crate::reservations::asker::ReservationCaller;
 
 /// A request exceeds the key's quota.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct QuotaFault {
     pub most: usize,
 }
 
-impl Desk {
+impl ReservationStore {
     /// Checks that a key may have these additional reservations and holds. It is checked before any
     /// planning, so a key at its limit costs others nothing.
     ///
@@ -31,12 +31,12 @@ impl Desk {
     /// [`QuotaFault`].
     pub(super) fn check_quota(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         permission: Permission,
         subject: &Subject,
         reservations: usize,
         holds: usize,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ReservationError> {
         let Some(quota) = asker.quota(permission, subject) else {
             return Ok(());
         };

@@ -2,30 +2,33 @@
 
 use longhaul_circuits::book::Reservation as Booked;
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::machine::{Life, Provision, Reserve};
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::machine::{LifecyclePhase, ProvisionPhase, ReservePhase};
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::principals::Permission;
 use longhaul_control_api::reservations::{Proof, Refusal, Reservation, ReservationQuery, Reserved};
 use quantities::Rate;
 
-use super::{Desk, DeskError};
-use crate::reservations::asker::Asker;
+use super::{ReservationError, ReservationStore};
+use crate::reservations::asker::ReservationCaller;
 use crate::reservations::{book_moment, reported};
 
 /// Maximum number of links that one line names.
-const MAX_NAMED: usize = 3;
+const MAX_NAMED_LINKS: usize = 3;
 
-impl Desk {
+impl ReservationStore {
     /// Returns current reservations, by ID.
-    pub(super) fn reported(&self, ids: &[ReservationId], now: Moment) -> Reserved {
+    pub(super) fn reported(&self, ids: &[ReservationId], now: MomentMs) -> Reserved {
         Reserved {
-            reservations: ids.iter().filter_map(|id| self.one(*id, now)).collect(),
+            reservations: ids
+                .iter()
+                .filter_map(|id| self.report_reservation(*id, now))
+                .collect(),
         }
     }
 
-    fn one(&self, id: ReservationId, now: Moment) -> Option<Reservation> {
+    fn report_reservation(&self, id: ReservationId, now: MomentMs) -> Option<Reservation> {
         let (detail, reservation) = self.details.get(&id).zip(self.book.reservation(id))?;
-        let above = self.book.above(&reservation.plan, now);
+        let above = self.book.overbooked_links(&reservation.plan, now);
         Some(reported::reservation(
             &self.names,
             id,
@@ -41,23 +44,27 @@ impl Desk {
     /// The reservation does not exist, or the caller may not see it.
     pub fn show(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         id: ReservationId,
-        now: Moment,
-    ) -> Result<Reservation, DeskError> {
-        let unknown = || DeskError::Unknown(reported::number(id));
+        now: MomentMs,
+    ) -> Result<Reservation, ReservationError> {
+        let unknown = || ReservationError::Unknown(reported::number(id));
         let detail = self.details.get(&id).ok_or_else(unknown)?;
         let may = asker.may(Permission::Read, &detail.subject(&asker.owner));
         may.map_err(|_| unknown())?;
-        self.one(id, now).ok_or_else(unknown)
+        self.report_reservation(id, now).ok_or_else(unknown)
     }
 
     /// Returns the signed document that requested a reservation, if there was one.
     ///
     /// # Errors
     /// The reservation does not exist, or the caller may not see it.
-    pub fn document(&self, asker: &Asker, id: ReservationId) -> Result<Option<&str>, DeskError> {
-        let (detail, _) = self.seen(asker, id)?;
+    pub fn document(
+        &self,
+        asker: &ReservationCaller,
+        id: ReservationId,
+    ) -> Result<Option<&str>, ReservationError> {
+        let (detail, _) = self.visible_reservation(asker, id)?;
         let first = detail.series.unwrap_or(id);
         let together = self.details.range(first..).take_while(|(other, of_other)| {
             **other == id || of_other.series.is_some() && of_other.series == detail.series
@@ -71,11 +78,11 @@ impl Desk {
     #[must_use]
     pub fn list(
         &self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         query: &ReservationQuery,
         after: u64,
         limit: usize,
-        now: Moment,
+        now: MomentMs,
     ) -> (Vec<Reservation>, bool) {
         let mut found = self
             .details
@@ -99,7 +106,9 @@ impl Desk {
                     && asker.may(Permission::Read, &subject).is_ok()
             });
         let page = found.by_ref().take(limit);
-        let page = page.filter_map(|(id, _)| self.one(*id, now)).collect();
+        let page = page
+            .filter_map(|(id, _)| self.report_reservation(*id, now))
+            .collect();
         (page, found.next().is_some())
     }
 }
@@ -108,20 +117,28 @@ impl Desk {
 pub(super) fn state(reservation: &Booked) -> String {
     let machine = reservation.machine;
     let word = match (machine.life, machine.reserve, machine.provision) {
-        (Life::Failed, ..) => "failed",
-        (Life::PassedEndTime, ..) => "past its end",
-        (Life::Terminating | Life::Terminated, ..) => "ended",
-        (Life::Created, Reserve::Held, _) => "held",
-        (Life::Created, Reserve::Timeout, None) => "not committed in time",
-        (Life::Created, _, None) => "not reserved",
-        (Life::Created, _, Some(Provision::Released | Provision::Releasing)) => "reserved",
-        (Life::Created, _, Some(Provision::Provisioned | Provision::Provisioning)) => "provisioned",
+        (LifecyclePhase::Failed, ..) => "failed",
+        (LifecyclePhase::PassedEndTime, ..) => "past its end",
+        (LifecyclePhase::Terminating | LifecyclePhase::Terminated, ..) => "ended",
+        (LifecyclePhase::Created, ReservePhase::Held, _) => "held",
+        (LifecyclePhase::Created, ReservePhase::Timeout, None) => "not committed in time",
+        (LifecyclePhase::Created, _, None) => "not reserved",
+        (
+            LifecyclePhase::Created,
+            _,
+            Some(ProvisionPhase::Released | ProvisionPhase::Releasing),
+        ) => "reserved",
+        (
+            LifecyclePhase::Created,
+            _,
+            Some(ProvisionPhase::Provisioned | ProvisionPhase::Provisioning),
+        ) => "provisioned",
     };
     word.to_owned()
 }
 
 /// Formats a refusal in one line.
-pub(super) fn in_a_line(refusal: &Refusal) -> String {
+pub(super) fn refusal_line(refusal: &Refusal) -> String {
     let what = match &refusal.proof {
         Proof::Cut {
             links,
@@ -131,9 +148,9 @@ pub(super) fn in_a_line(refusal: &Refusal) -> String {
             let names: Vec<&str> = links
                 .iter()
                 .map(|full| full.link.link.as_str())
-                .take(MAX_NAMED)
+                .take(MAX_NAMED_LINKS)
                 .collect();
-            let more = if links.len() > MAX_NAMED {
+            let more = if links.len() > MAX_NAMED_LINKS {
                 " and others"
             } else {
                 ""
@@ -149,7 +166,7 @@ pub(super) fn in_a_line(refusal: &Refusal) -> String {
             let names: Vec<&str> = links
                 .iter()
                 .map(|full| full.link.link.as_str())
-                .take(MAX_NAMED)
+                .take(MAX_NAMED_LINKS)
                 .collect();
             format!("{bytes} bytes pass {} in that window", names.join(", "))
         }

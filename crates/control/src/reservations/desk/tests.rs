@@ -6,7 +6,7 @@ mod rights;
 mod set_up;
 
 use longhaul_circuits::ledger::ReservationId;
-use longhaul_circuits::time::{Moment, Window};
+use longhaul_circuits::time::{MomentMs, Window};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::principals::Right;
 use longhaul_control_api::reservations::{
@@ -15,10 +15,12 @@ use longhaul_control_api::reservations::{
 };
 use serde_json::json;
 
-use super::{Command, Desk, DeskError, HOLD_MS, KEEP_MS, Record};
+use super::{
+    HOLD_LIFETIME_MS, RETENTION_MS, Record, ReservationCommand, ReservationError, ReservationStore,
+};
 use crate::authority::builtin_roles;
-use crate::reservations::Asker;
-use crate::reservations::wanted::Place;
+use crate::reservations::ReservationCaller;
+use crate::reservations::wanted::ReservationEnd;
 
 const HOUR: i64 = 3_600_000;
 
@@ -38,8 +40,8 @@ fn map(north_bps: f64) -> Map {
     serde_json::from_value(value).unwrap()
 }
 
-fn place(site: &str) -> Place {
-    Place {
+fn place(site: &str) -> ReservationEnd {
+    ReservationEnd {
         name: site.to_owned(),
         site: site.to_owned(),
         access: None,
@@ -56,23 +58,23 @@ const fn rate(rate_bps: u64) -> Wish {
     Wish::Rate { rate_bps }
 }
 
-fn operator() -> Asker {
-    Asker {
+fn operator() -> ReservationCaller {
+    ReservationCaller {
         owner: "operator".to_owned(),
         name: "root".to_owned(),
         rights: None,
     }
 }
 
-fn asker(name: &str, rights: Vec<Right>) -> Asker {
-    Asker {
+fn asker(name: &str, rights: Vec<Right>) -> ReservationCaller {
+    ReservationCaller {
         owner: format!("lhk1:{name}"),
         name: name.to_owned(),
         rights: Some(rights),
     }
 }
 
-fn reserver(name: &str) -> Asker {
+fn reserver(name: &str) -> ReservationCaller {
     let role = builtin_roles()
         .into_iter()
         .find(|role| role.name == "reserver");
@@ -81,14 +83,14 @@ fn reserver(name: &str) -> Asker {
 
 /// A reservation store and its journal.
 struct Kept {
-    desk: Desk,
+    desk: ReservationStore,
     journal: Vec<Record>,
 }
 
 impl Kept {
     fn new(map: &Map) -> Self {
         let mut kept = Self {
-            desk: Desk::new().unwrap(),
+            desk: ReservationStore::new().unwrap(),
             journal: Vec::new(),
         };
         assert!(kept.desk.take_map(map, &mut kept.journal).unwrap());
@@ -97,12 +99,12 @@ impl Kept {
 
     fn act(
         &mut self,
-        asker: &Asker,
-        command: &Command,
-        now: Moment,
-    ) -> Result<Vec<Reservation>, DeskError> {
+        asker: &ReservationCaller,
+        command: &ReservationCommand,
+        now: MomentMs,
+    ) -> Result<Vec<Reservation>, ReservationError> {
         let (before, records) = (self.desk.clone(), self.journal.len());
-        let answer = self.desk.act(asker, command, now, &mut self.journal);
+        let answer = self.desk.execute(asker, command, now, &mut self.journal);
         if answer.is_err() {
             assert_eq!(
                 (&self.desk, self.journal.len()),
@@ -115,12 +117,12 @@ impl Kept {
 
     fn reserve(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         request: &ReservationRequest,
         windows: &[Window],
-        now: Moment,
-    ) -> Result<Vec<Reservation>, DeskError> {
-        let command = Command::Reserve {
+        now: MomentMs,
+    ) -> Result<Vec<Reservation>, ReservationError> {
+        let command = ReservationCommand::Reserve {
             request: Box::new(request.clone()),
             from: place("west"),
             to: place("east"),
@@ -133,23 +135,25 @@ impl Kept {
 
     fn refused(
         &mut self,
-        asker: &Asker,
+        asker: &ReservationCaller,
         request: &ReservationRequest,
         windows: &[Window],
     ) -> Refusal {
         match self.reserve(asker, request, windows, 0).unwrap_err() {
-            DeskError::NoRoom(refusal) => *refusal,
+            ReservationError::InsufficientBandwidth(refusal) => *refusal,
             other => panic!("{other}"),
         }
     }
 
-    fn pass(&mut self, now: Moment) {
-        while self.desk.pass(now, &mut self.journal).unwrap() {}
+    fn pass(&mut self, now: MomentMs) {
+        while self.desk.advance_time(now, &mut self.journal).unwrap() {}
     }
 
     /// Asserts that the journal, written, read and applied, yields the same reservation store.
     fn replayed(&self) {
-        let mut again = Desk::new().unwrap().managing(self.desk.managed.clone());
+        let mut again = ReservationStore::new()
+            .unwrap()
+            .with_managed_sites(self.desk.managed.clone());
         for record in &self.journal {
             let text = serde_json::to_string(record).unwrap();
             again.apply(&serde_json::from_str(&text).unwrap()).unwrap();
@@ -157,7 +161,7 @@ impl Kept {
         assert_eq!(again, self.desk);
     }
 
-    fn show(&self, id: u64, now: Moment) -> Reservation {
+    fn show(&self, id: u64, now: MomentMs) -> Reservation {
         self.desk
             .show(&operator(), ReservationId(id - 1), now)
             .unwrap()
@@ -263,12 +267,16 @@ fn uncommitted_hold_expires() {
         .unwrap();
     assert_eq!(held[0].state.reserve, ReserveState::Held);
     assert!(held[0].pieces.is_empty() && held[0].held.is_some());
-    let hold = HOLD_MS as i64;
+    let hold = HOLD_LIFETIME_MS as i64;
     assert_eq!(kept.desk.next_due(), Some(hold));
     kept.pass(hold);
     assert_eq!(kept.show(1, hold).state.reserve, ReserveState::Timeout);
     let late = kept
-        .act(&reserver("ana"), &Command::Commit(ReservationId(0)), hold)
+        .act(
+            &reserver("ana"),
+            &ReservationCommand::Commit(ReservationId(0)),
+            hold,
+        )
         .unwrap_err();
     assert_eq!(
         late.to_string(),
@@ -280,7 +288,7 @@ fn uncommitted_hold_expires() {
         kept.reserve(&operator(), &asked, &[Window::new(hold, HOUR)], hold)
             .is_ok()
     );
-    kept.pass(hold + KEEP_MS as i64);
+    kept.pass(hold + RETENTION_MS as i64);
     assert!(kept.desk.show(&operator(), ReservationId(0), hold).is_err());
     kept.replayed();
 }
@@ -316,7 +324,11 @@ fn series_is_granted_and_committed_as_one() {
         [(2, Some(2)), (3, Some(2)), (4, Some(2))]
     );
     let committed = kept
-        .act(&operator(), &Command::Commit(ReservationId(2)), 5)
+        .act(
+            &operator(),
+            &ReservationCommand::Commit(ReservationId(2)),
+            5,
+        )
         .unwrap();
     assert_eq!(committed.len(), 3);
     assert!(
@@ -324,7 +336,7 @@ fn series_is_granted_and_committed_as_one() {
             .iter()
             .all(|one| one.state.reserve == ReserveState::Start && !one.pieces.is_empty())
     );
-    let one = Command::Cancel {
+    let one = ReservationCommand::Cancel {
         id: ReservationId(2),
         series: false,
     };
@@ -332,7 +344,7 @@ fn series_is_granted_and_committed_as_one() {
         kept.act(&operator(), &one, 6).unwrap()[0].state.life,
         LifeState::Terminated
     );
-    let rest = Command::Cancel {
+    let rest = ReservationCommand::Cancel {
         id: ReservationId(1),
         series: true,
     };
@@ -345,9 +357,9 @@ fn series_is_granted_and_committed_as_one() {
 #[test]
 fn document_is_kept_until_its_series_is_forgotten() {
     let mut kept = Kept::new(&map(10e9));
-    let keep = KEEP_MS as i64;
+    let keep = RETENTION_MS as i64;
     let windows = [Window::new(0, HOUR), Window::new(keep, keep + HOUR)];
-    let command = Command::Reserve {
+    let command = ReservationCommand::Reserve {
         request: Box::new(request(rate(1_000_000_000), HOUR)),
         from: place("west"),
         to: place("east"),
@@ -396,7 +408,7 @@ fn change_replaces_the_promise_or_does_nothing() {
         0,
     )
     .unwrap();
-    let to = |bps: u64, hold: bool| Command::Change {
+    let to = |bps: u64, hold: bool| ReservationCommand::Change {
         id: ReservationId(0),
         change: ReservationChange {
             wish: Some(rate(bps)),
@@ -407,7 +419,10 @@ fn change_replaces_the_promise_or_does_nothing() {
     let refused = kept
         .act(&operator(), &to(6_000_000_000, false), HOUR)
         .unwrap_err();
-    assert!(matches!(refused, DeskError::NoRoom(_)), "{refused}");
+    assert!(
+        matches!(refused, ReservationError::InsufficientBandwidth(_)),
+        "{refused}"
+    );
     let changed = kept
         .act(&operator(), &to(5_000_000_000, false), HOUR)
         .unwrap();
@@ -426,13 +441,17 @@ fn change_replaces_the_promise_or_does_nothing() {
         .unwrap();
     assert_eq!(held[0].state.reserve, ReserveState::Held);
     let aborted = kept
-        .act(&operator(), &Command::Abort(ReservationId(0)), HOUR + 2)
+        .act(
+            &operator(),
+            &ReservationCommand::Abort(ReservationId(0)),
+            HOUR + 2,
+        )
         .unwrap();
     assert_eq!(aborted[0].pieces, changed[0].pieces);
     // An uncommitted change expires, and another one can be requested.
     kept.act(&operator(), &to(1_000_000_000, true), HOUR + 3)
         .unwrap();
-    let late = HOUR + 3 + HOLD_MS as i64;
+    let late = HOUR + 3 + HOLD_LIFETIME_MS as i64;
     kept.pass(late);
     assert_eq!(kept.show(1, late).pieces, changed[0].pieces);
     assert!(
@@ -491,7 +510,7 @@ fn map_change_keeps_promises_and_marks_impaired() {
         .for_each(|link| link.to = "south".to_owned());
     assert!(kept.desk.take_map(&turned, &mut kept.journal).unwrap());
     assert_eq!(kept.show(1, 0).impaired.len(), 1);
-    let anew = Command::Change {
+    let anew = ReservationCommand::Change {
         id: ReservationId(0),
         change: ReservationChange::default(),
     };
@@ -510,7 +529,7 @@ fn lists_are_paged_and_filtered() {
     }
     kept.act(
         &operator(),
-        &Command::Cancel {
+        &ReservationCommand::Cancel {
             id: ReservationId(1),
             series: false,
         },

@@ -47,7 +47,7 @@ impl Authority {
     }
 
     fn roots(&self) -> Roots {
-        Roots::of_pem(self.pem.as_bytes()).unwrap()
+        Roots::from_pem(self.pem.as_bytes()).unwrap()
     }
 
     /// Issues a certificate for a new key, through an intermediate authority.
@@ -117,8 +117,8 @@ fn but(name: &str, value: impl Into<Value>) -> Value {
     claims
 }
 
-fn read_now(text: &str, roots: &Roots) -> Result<Document, DocumentFault> {
-    read(text, roots, &controller(), NOW_S * 1_000)
+fn read_now(text: &str, roots: &Roots) -> Result<SignedRequest, DocumentFault> {
+    verify(text, roots, &controller(), NOW_S * 1_000)
 }
 
 fn flattened(compact: &str) -> Value {
@@ -224,9 +224,9 @@ fn untrusted_or_expired_certificates_are_refused() {
         chain: chain_of_it,
     };
     chain(&holder.sign(&claims()), &roots);
-    assert!(Roots::of_pem(b"").is_err());
+    assert!(Roots::from_pem(b"").is_err());
     assert!(
-        Roots::of_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err()
+        Roots::from_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err()
     );
 }
 

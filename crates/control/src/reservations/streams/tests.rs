@@ -1,6 +1,6 @@
 use longhaul_circuits::network::LinkId;
-use longhaul_circuits::request::Piece;
-use longhaul_circuits::split::Route;
+use longhaul_circuits::request::PlanPiece;
+use longhaul_circuits::split::RatedPath;
 use longhaul_circuits::time::Window;
 
 use super::*;
@@ -9,8 +9,8 @@ fn prefixes(texts: &[&str]) -> Vec<Prefix> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
-fn end<'a>(asked: Option<&'a str>, known: &'a [Prefix], is_free: bool) -> AskedEnd<'a> {
-    AskedEnd {
+fn end<'a>(asked: Option<&'a str>, known: &'a [Prefix], is_free: bool) -> EndAddresses<'a> {
+    EndAddresses {
         option: "from_address",
         asked,
         known,
@@ -51,12 +51,12 @@ fn addresses_match_in_version_and_are_on_the_map() {
     assert!(mixed.is_err());
 }
 
-fn piece(start: i64, end: i64, paths: &[u32]) -> Piece {
-    let route = |link: &u32| Route {
-        path: Path(vec![LinkId(*link)]),
+fn piece(start: i64, end: i64, paths: &[u32]) -> PlanPiece {
+    let route = |link: &u32| RatedPath {
+        path: LinkPath(vec![LinkId(*link)]),
         rate: 1,
     };
-    Piece {
+    PlanPiece {
         window: Window::new(start, end),
         routes: paths.iter().map(route).collect(),
     }
@@ -64,12 +64,12 @@ fn piece(start: i64, end: i64, paths: &[u32]) -> Piece {
 
 #[test]
 fn paths_keep_distinct_ports() {
-    let plan = Plan(vec![
+    let plan = ReservationPlan(vec![
         piece(0, 1, &[1, 2]),
         piece(1, 2, &[3, 2]),
         piece(2, 3, &[2]),
     ]);
-    let found = ports(&plan, Some(FIRST_PORT), true);
+    let found = path_ports(&plan, Some(FIRST_PORT), true);
     let first = |piece: usize, route: usize| found[piece][route].unwrap().first;
     assert_eq!(
         (first(0, 0), first(0, 1)),
@@ -77,11 +77,11 @@ fn paths_keep_distinct_ports() {
     );
     assert_eq!((first(1, 0), first(1, 1)), (first(0, 0), first(0, 1)));
     assert_eq!(first(2, 0), first(0, 1));
-    let found = ports(&plan, Some(FIRST_PORT), false);
+    let found = path_ports(&plan, Some(FIRST_PORT), false);
     assert_eq!(found[2], [None]);
     assert!(found[0].iter().all(Option::is_some));
     assert!(
-        ports(&plan, None, true)
+        path_ports(&plan, None, true)
             .iter()
             .flatten()
             .all(Option::is_none)

@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::reservations::Reserved;
-use longhaul_hop::{HeldPlace, SharedPlaces};
+use longhaul_hop::{HeldPermit, SharedPermits};
 use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 use super::Clock;
-use crate::reservations::desk::{Command, Desk, DeskError};
-use crate::reservations::{Asker, api_moment};
-use crate::store::{Once, StoreError};
+use crate::reservations::desk::{ReservationCommand, ReservationError, ReservationStore};
+use crate::reservations::{ReservationCaller, api_moment};
+use crate::store::{IdempotencyKey, StoreError};
 
 /// A request to the writer failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The book refused the request.
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Desk(#[from] ReservationError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Request that waits for the writer.
-pub(super) struct Waiting {
-    pub asker: Asker,
-    pub command: Command,
-    pub once: Option<Once>,
+pub(super) struct PendingRequest {
+    pub asker: ReservationCaller,
+    pub command: ReservationCommand,
+    pub once: Option<IdempotencyKey>,
     /// Number of earlier decisions whose counter-offers were taken by others.
     pub tries: usize,
     pub answer: Reply,
@@ -37,13 +37,13 @@ pub(super) struct Waiting {
 /// caller no longer waits.
 pub(super) struct Reply {
     sender: oneshot::Sender<Result<Reserved, AskError>>,
-    _held: Option<HeldPlace<String>>,
+    _held: Option<HeldPermit<String>>,
 }
 
 impl Reply {
     pub(super) fn new(
         sender: oneshot::Sender<Result<Reserved, AskError>>,
-        held: Option<HeldPlace<String>>,
+        held: Option<HeldPermit<String>>,
     ) -> Self {
         Self {
             sender,
@@ -64,47 +64,47 @@ impl Reply {
 
 /// Known state of the journal.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct JournalState {
     /// `None` while the content of the journal is unknown.
-    pub desk: Option<Desk>,
+    pub desk: Option<ReservationStore>,
     /// Number of the last applied record.
     pub seen: i64,
 }
 
 /// Handle of the book of reservations. Cheap to clone.
 #[derive(Clone)]
-pub struct Book {
-    pub(super) sender: mpsc::Sender<Waiting>,
-    pub(super) state: Arc<RwLock<State>>,
+pub struct ReservationsHandle {
+    pub(super) sender: mpsc::Sender<PendingRequest>,
+    pub(super) state: Arc<RwLock<JournalState>>,
     pub(super) clock: Clock,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) leads: watch::Receiver<Option<i64>>,
     /// Permits of waiting requests. A key gets half of them at most, less beside others.
-    pub(super) places: Arc<SharedPlaces<String>>,
+    pub(super) places: Arc<SharedPermits<String>>,
 }
 
-impl std::fmt::Debug for Book {
+impl std::fmt::Debug for ReservationsHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Book").finish_non_exhaustive()
     }
 }
 
-impl Book {
+impl ReservationsHandle {
     /// Executes a command. On success, it is on disk.
     ///
     /// # Errors
     /// The command is refused, the idempotency key was used for another request, or the store does
     /// not answer.
-    pub async fn ask(
+    pub async fn execute(
         &self,
-        asker: Asker,
-        command: Command,
-        once: Option<Once>,
+        asker: ReservationCaller,
+        command: ReservationCommand,
+        once: Option<IdempotencyKey>,
     ) -> Result<Reserved, AskError> {
         let place = self.places.take(asker.owner.clone());
         let held = place.map_err(|_| StoreError::Busy)?;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting {
+        let waiting = PendingRequest {
             asker,
             command,
             once,
@@ -122,7 +122,10 @@ impl Book {
     ///
     /// # Errors
     /// The journal cannot be read at the moment.
-    pub async fn read<T>(&self, look: impl FnOnce(&Desk, Moment) -> T) -> Result<T, StoreError> {
+    pub async fn read<T>(
+        &self,
+        look: impl FnOnce(&ReservationStore, MomentMs) -> T,
+    ) -> Result<T, StoreError> {
         let state = self.state.read().await;
         let desk = state.desk.as_ref().ok_or(StoreError::Behind)?;
         Ok(look(desk, (self.clock)()))

@@ -2,44 +2,50 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_circuits::time::Moment;
+use longhaul_circuits::time::MomentMs;
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::Reserved;
 
 use super::AskError;
-use crate::reservations::Asker;
-use crate::reservations::desk::{Command, Denied, Desk, DeskError, Open, Record};
-use crate::store::{Once, StoreError};
+use crate::reservations::ReservationCaller;
+use crate::reservations::desk::{
+    DeniedCommand, PendingOffers, Record, ReservationCommand, ReservationError, ReservationStore,
+};
+use crate::store::{IdempotencyKey, StoreError};
 
 /// Result of one turn.
-pub(super) struct Decided {
-    pub desk: Desk,
+pub(super) struct TurnResult {
+    pub desk: ReservationStore,
     pub records: Vec<Record>,
     /// Answers to the requests, in order.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<RequestAnswer>,
     /// Answers to remember, of requests with idempotency keys.
-    pub remembered: Vec<(Once, String)>,
+    pub remembered: Vec<(IdempotencyKey, String)>,
     /// If true, more is due immediately.
     pub is_more: bool,
 }
 
 /// Answer to a request; for a refusal, with a search for counter-offers if they are computed later.
-pub(super) type Answer = Result<Reserved, (AskError, Option<Box<Open>>)>;
+pub(super) type RequestAnswer = Result<Reserved, (AskError, Option<Box<PendingOffers>>)>;
 
 /// Request to decide.
-pub(super) type Asked = (Asker, Command, Option<Once>);
+pub(super) type DecidableRequest = (
+    ReservationCaller,
+    ReservationCommand,
+    Option<IdempotencyKey>,
+);
 
 /// Earlier answers by principal and idempotency key: the hash of the request, and the answer.
-pub(super) type Before = BTreeMap<(String, String), (String, String)>;
+pub(super) type EarlierAnswers = BTreeMap<(String, String), (String, String)>;
 
 /// Decides all requests in order, after a change of the map and what is due.
 pub(super) fn decide(
-    mut desk: Desk,
-    asked: &[Asked],
+    mut desk: ReservationStore,
+    asked: &[DecidableRequest],
     map: Option<&Map>,
-    mut before: Before,
-    now: Moment,
-) -> Result<Decided, DeskError> {
+    mut before: EarlierAnswers,
+    now: MomentMs,
+) -> Result<TurnResult, ReservationError> {
     let mut records = Vec::new();
     if let Some(map) = map {
         match desk.take_map(map, &mut records) {
@@ -50,7 +56,7 @@ pub(super) fn decide(
             }
         }
     }
-    let is_more = desk.pass(now, &mut records)?;
+    let is_more = desk.advance_time(now, &mut records)?;
     let (mut answers, mut remembered) = (Vec::with_capacity(asked.len()), Vec::new());
     for (asker, command, once) in asked {
         let key = once
@@ -59,12 +65,12 @@ pub(super) fn decide(
         if let (Some(once), Some((hash, answer))) =
             (once, key.as_ref().and_then(|key| before.get(key)))
         {
-            answers.push(answer_again(once, hash, answer).map_err(|error| (error, None)));
+            answers.push(repeat_answer(once, hash, answer).map_err(|error| (error, None)));
             continue;
         }
-        let answer = match desk.act_open(asker, command, now, &mut records) {
-            Err(Denied {
-                error: error @ DeskError::Fault(_),
+        let answer = match desk.execute_with_search(asker, command, now, &mut records) {
+            Err(DeniedCommand {
+                error: error @ ReservationError::Fault(_),
                 ..
             }) => return Err(error),
             answer => answer,
@@ -74,9 +80,9 @@ pub(super) fn decide(
             before.insert(key, (once.hash.clone(), text.clone()));
             remembered.push((once.clone(), text));
         }
-        answers.push(answer.map_err(|Denied { error, open }| (error.into(), open)));
+        answers.push(answer.map_err(|DeniedCommand { error, open }| (error.into(), open)));
     }
-    Ok(Decided {
+    Ok(TurnResult {
         desk,
         records,
         answers,
@@ -85,7 +91,7 @@ pub(super) fn decide(
     })
 }
 
-fn answer_again(once: &Once, hash: &str, answer: &str) -> Result<Reserved, AskError> {
+fn repeat_answer(once: &IdempotencyKey, hash: &str, answer: &str) -> Result<Reserved, AskError> {
     if hash != once.hash {
         return Err(StoreError::KeyReused(once.key.clone()).into());
     }

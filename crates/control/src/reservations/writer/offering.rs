@@ -19,12 +19,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::AskError;
-use super::asking::{Reply, Waiting};
-use super::deciding::Asked;
-use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
+use super::asking::{PendingRequest, Reply};
+use super::deciding::DecidableRequest;
+use crate::reservations::desk::{AllocationSnapshot, FoundOffers, PendingOffers, ReservationError};
 
 /// Maximum number of refusals that wait for counter-offers. Further ones are answered without.
-const MAX_OPEN: usize = 64;
+const MAX_PENDING_REFUSALS: usize = 64;
 /// Priority as in nice(2).
 const LOWEST_PRIORITY: i32 = 19;
 /// Maximum wait of a refusal for a search thread; then it is answered without offers. Under
@@ -34,45 +34,45 @@ const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
 const MAX_SEARCH: Duration = Duration::from_millis(5);
 /// Maximum number of further decisions because offers were taken by others. None while other
 /// refusals wait.
-const MAX_TRIES: usize = 2;
+const MAX_FURTHER_DECISIONS: usize = 2;
 
 /// Allocation, as of the state on disk.
 #[derive(Debug, Clone)]
-pub(super) struct Published {
+pub(super) struct PublishedState {
     /// Number of the last record included.
     pub record: i64,
-    pub snapshot: Snapshot,
+    pub snapshot: AllocationSnapshot,
 }
 
 /// Refusal that waits for counter-offers.
-pub(super) struct Refused {
+pub(super) struct PendingRefusal {
     pub error: AskError,
-    pub open: Box<Open>,
+    pub open: Box<PendingOffers>,
     /// The request, to decide it again.
-    pub asked: Asked,
+    pub asked: DecidableRequest,
     pub tries: usize,
     pub answer: Reply,
 }
 
 /// Background search for counter-offers.
 #[derive(Debug)]
-pub(super) struct Offering {
-    queue: Queue,
+pub(super) struct OfferSearcher {
+    queue: RefusalQueue,
     /// One permit for each search thread.
     threads: Arc<Semaphore>,
-    newest: watch::Sender<Option<Published>>,
+    newest: watch::Sender<Option<PublishedState>>,
     /// Channel for requests to decide again.
-    again: mpsc::WeakSender<Waiting>,
+    again: mpsc::WeakSender<PendingRequest>,
 }
 
-impl Offering {
-    pub(super) fn new(again: mpsc::WeakSender<Waiting>) -> Self {
+impl OfferSearcher {
+    pub(super) fn new(again: mpsc::WeakSender<PendingRequest>) -> Self {
         // Leave one processor to the writer, if there are several.
         let thread_count =
             available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
         Self {
-            queue: Queue {
-                places: Arc::new(Semaphore::new(MAX_OPEN)),
+            queue: RefusalQueue {
+                places: Arc::new(Semaphore::new(MAX_PENDING_REFUSALS)),
                 threads: thread_count,
             },
             threads: Arc::new(Semaphore::new(thread_count)),
@@ -82,7 +82,7 @@ impl Offering {
     }
 
     /// Updates the state on disk.
-    pub(super) fn publish(&self, published: Published) {
+    pub(super) fn publish(&self, published: PublishedState) {
         self.newest.send_replace(Some(published));
     }
 
@@ -92,7 +92,7 @@ impl Offering {
 
     /// Starts a search, after which the refusal is answered. With too many waiting, it is answered
     /// without offers.
-    pub(super) fn look(&self, refused: Refused) {
+    pub(super) fn search(&self, refused: PendingRefusal) {
         let Ok(place) = self.queue.places.clone().try_acquire_owned() else {
             refused.answer_with(Offers::left_out());
             return;
@@ -104,7 +104,7 @@ impl Offering {
             match timeout(MAX_WAIT_FOR_THREAD, threads.acquire_owned()).await {
                 Ok(thread) => {
                     refused
-                        .look(newest, again, queue, (place, thread.ok()))
+                        .search(newest, again, queue, (place, thread.ok()))
                         .await
                 }
                 Err(_) => refused.answer_with(Offers::left_out()),
@@ -114,7 +114,7 @@ impl Offering {
 
     /// Waits until all refusals are answered.
     pub(super) async fn finish(&self) {
-        let all = u32::try_from(MAX_OPEN).unwrap_or(u32::MAX);
+        let all = u32::try_from(MAX_PENDING_REFUSALS).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         let _ = self.queue.places.acquire_many(all).await;
     }
@@ -122,26 +122,26 @@ impl Offering {
 
 /// Refusals that are not answered yet.
 #[derive(Debug, Clone)]
-struct Queue {
+struct RefusalQueue {
     /// One permit for each refusal.
     places: Arc<Semaphore>,
     /// Maximum number of concurrent searches.
     threads: usize,
 }
 
-impl Queue {
+impl RefusalQueue {
     /// Returns true if some of them wait for a thread.
     fn is_waiting(&self) -> bool {
-        MAX_OPEN.saturating_sub(self.places.available_permits()) > self.threads
+        MAX_PENDING_REFUSALS.saturating_sub(self.places.available_permits()) > self.threads
     }
 }
 
-impl Refused {
-    async fn look(
+impl PendingRefusal {
+    async fn search(
         self,
-        newest: watch::Receiver<Option<Published>>,
-        again: mpsc::WeakSender<Waiting>,
-        queue: Queue,
+        newest: watch::Receiver<Option<PublishedState>>,
+        again: mpsc::WeakSender<PendingRequest>,
+        queue: RefusalQueue,
         _while_looking: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     ) {
         if self.answer.is_closed() {
@@ -155,24 +155,24 @@ impl Refused {
             answer,
         } = self;
         let others = queue.clone();
-        let found = beside_all_else(move || {
+        let found = run_in_background(move || {
             let began = Instant::now();
-            let found = open.look(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
+            let found = open.run(|| began.elapsed() < MAX_SEARCH || !others.is_waiting());
             // The decision is on disk, so a state has been published.
             let newest = newest.borrow().clone();
-            renewed(&open, &found, newest.as_ref())
+            current_offers(&open, &found, newest.as_ref())
         });
         let (offers, is_all) = found.await.unwrap_or_else(|| (Offers::left_out(), true));
         let (asker, command, once) = asked;
         let mut answer = Some(answer);
         if !is_all
-            && tries < MAX_TRIES
+            && tries < MAX_FURTHER_DECISIONS
             && !queue.is_waiting()
             && let Some(again) = again.upgrade()
             && let Ok(room) = again.try_reserve()
             && let Some(answer) = answer.take()
         {
-            room.send(Waiting {
+            room.send(PendingRequest {
                 asker,
                 command,
                 once,
@@ -181,18 +181,18 @@ impl Refused {
             });
         }
         if let Some(answer) = answer {
-            answer.send(Err(with(error, offers)));
+            answer.send(Err(with_offers(error, offers)));
         }
     }
 
     fn answer_with(self, offers: Offers) {
-        self.answer.send(Err(with(self.error, offers)));
+        self.answer.send(Err(with_offers(self.error, offers)));
     }
 }
 
 /// Runs a closure in a thread of lowest priority, so that the writer goes first. `None` if the
 /// thread cannot be started or fails.
-async fn beside_all_else<T: Send + 'static>(
+async fn run_in_background<T: Send + 'static>(
     what: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (done, ended) = oneshot::channel();
@@ -215,7 +215,11 @@ async fn beside_all_else<T: Send + 'static>(
 
 /// Returns the offers that are valid with the state on disk. The flag is true if these are all that
 /// were found.
-fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, bool) {
+fn current_offers(
+    open: &PendingOffers,
+    found: &FoundOffers,
+    newest: Option<&PublishedState>,
+) -> (Offers, bool) {
     let Some(newest) = newest else {
         return (Offers::left_out(), true);
     };
@@ -229,11 +233,11 @@ fn renewed(open: &Open, found: &Found, newest: Option<&Published>) -> (Offers, b
 }
 
 /// Returns a refusal with these offers.
-fn with(error: AskError, offers: Offers) -> AskError {
+fn with_offers(error: AskError, offers: Offers) -> AskError {
     match error {
-        AskError::Desk(DeskError::NoRoom(mut refusal)) => {
+        AskError::Desk(ReservationError::InsufficientBandwidth(mut refusal)) => {
             refusal.offers = offers;
-            DeskError::NoRoom(refusal).into()
+            ReservationError::InsufficientBandwidth(refusal).into()
         }
         other => other,
     }

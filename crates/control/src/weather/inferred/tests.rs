@@ -4,17 +4,17 @@
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
 use longhaul_control_api::routes::{RouteAnswer, RouteQuestion};
-use longhaul_weather::route::trust::LONE_SAMPLES;
+use longhaul_weather::route::trust::MAX_LONE_SAMPLES;
 use proptest::prelude::*;
 
-use super::super::Asked;
+use super::super::RouteQuery;
 use super::*;
 use crate::places::Speaker;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
 
 /// Three sites, each with a host and a depot.
-fn weather() -> Weather {
+fn weather() -> RoutingState {
     let listed = |entry: &dyn Fn(usize, &str) -> String| {
         let entries = SITES
             .iter()
@@ -34,13 +34,13 @@ fn weather() -> Weather {
     });
     let text = format!(r#"{{"sites": [{sites}], "hosts": [{hosts}], "depots": [{depots}]}}"#);
     let map: Map = serde_json::from_str(&text).unwrap();
-    let mut weather = Weather::default();
+    let mut weather = RoutingState::default();
     weather.take_map(&map, 1);
     weather
 }
 
 fn report(
-    weather: &mut Weather,
+    weather: &mut RoutingState,
     reporter: &str,
     from: &str,
     to: &str,
@@ -62,7 +62,7 @@ fn report(
             let speaker = Speaker {
                 ends: vec![reporter.to_owned()],
             };
-            weather.take(reporter, &speaker, &one);
+            weather.record_measurement(reporter, &speaker, &one);
         }
     }
 }
@@ -74,7 +74,7 @@ const PATHS: [(&str, &str, f64, f64); 3] = [
     ("c", "b", 0.02, 1e9),
 ];
 
-fn measured(weather: &mut Weather, by: impl Fn(&str) -> bool) {
+fn measured(weather: &mut RoutingState, by: impl Fn(&str) -> bool) {
     for (from, to, rtt, rate) in PATHS {
         let (from, to) = (format!("depot-{from}"), format!("depot-{to}"));
         for end in [&from, &to] {
@@ -85,7 +85,7 @@ fn measured(weather: &mut Weather, by: impl Fn(&str) -> bool) {
     }
 }
 
-fn ask(weather: &mut Weather, receives: bool) -> RouteAnswer {
+fn ask(weather: &mut RoutingState, receives: bool) -> RouteAnswer {
     let (from, to) = match receives {
         true => ("host-b", "host-a"),
         false => ("host-a", "host-b"),
@@ -96,7 +96,7 @@ fn ask(weather: &mut Weather, receives: bool) -> RouteAnswer {
         bytes: Some(1 << 30),
         ..RouteQuestion::default()
     };
-    weather.answer(&Asked {
+    weather.answer(&RouteQuery {
         from,
         to,
         question: &question,
@@ -148,9 +148,9 @@ fn multi_depot_routes_are_in_opening_order() {
     let (from, to) = (weather.id("host-a"), weather.id("host-b"));
     weather.infer(&[from], &[to], 965.0);
     let via = weather
-        .via(&["depot-a".to_owned(), "depot-c".to_owned()])
+        .resolve_route(&["depot-a".to_owned(), "depot-c".to_owned()])
         .unwrap();
-    let names = |via: &longhaul_weather::route::Via| {
+    let names = |via: &longhaul_weather::route::RouteDepots| {
         via.depots().map(|id| weather.name(id)).collect::<Vec<_>>()
     };
     assert_eq!(names(&via.reversed()), ["depot-c", "depot-a"]);
@@ -172,7 +172,7 @@ proptest! {
             let (from, to, ..) = PATHS[path];
             let (from, to) = (format!("depot-{from}"), format!("depot-{to}"));
             if from == liar || to == liar {
-                report(&mut weather, &liar, &from, &to, rtt, rate, samples + LONE_SAMPLES);
+                report(&mut weather, &liar, &from, &to, rtt, rate, samples + MAX_LONE_SAMPLES);
             }
         }
         let answer = ask(&mut weather, false);

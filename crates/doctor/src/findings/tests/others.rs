@@ -40,9 +40,9 @@ fn a_black_hole() {
             method: ProbeMethod::Tcp,
         });
     });
-    assert_eq!(findings(&sound(), &reported, Side::Here), []);
+    assert_eq!(findings(&sound(), &reported, FindingSide::Here), []);
     // The finding belongs to this end.
-    assert_eq!(findings(&sound(), &hole, Side::There), []);
+    assert_eq!(findings(&sound(), &hole, FindingSide::There), []);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn missing_tcp_options_are_found() {
     assert_eq!(found.id, "sack-off");
     // The connection's congestion control takes precedence over the setting.
     let found = only(
-        &without(|n| n.congestion = Some(Name::new("reno").unwrap())),
+        &without(|n| n.congestion = Some(CommandName::new("reno").unwrap())),
         |_| (),
     );
     assert_eq!(found.id, "congestion-control");
@@ -78,31 +78,34 @@ fn missing_tcp_options_are_found() {
 
 #[test]
 fn devices() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         link(facts).speed_mbps = Fact::Known(100)
     });
     assert_eq!((found.id, found.cost.limit_bps), ("link-speed", Some(1e8)));
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         link(facts).full_duplex = Fact::Known(false)
     });
     assert_eq!(commands(&found), ["ethtool -s eth0 autoneg on"]);
     let queue = |kind: &str, rate| {
-        Fact::Known(vec![Queue {
+        Fact::Known(vec![QueueDiscipline {
             kind: name(kind),
             root: true,
             drops: 0,
             rate,
         }])
     };
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         link(facts).queues = queue("tbf", Some(12_500_000))
     });
     assert_eq!((found.id, found.cost.limit_bps), ("queue-rate", Some(1e8)));
     assert_eq!(commands(&found), ["tc qdisc del dev eth0 root"]);
     let mut facts = sound();
     link(&mut facts).queues = queue("tbf", Some(1_250_000_000));
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
-    let found = only(&Path::table(), |facts| {
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
+    let found = only(&AssessedPath::assumed(), |facts| {
         link(facts).queues = queue("netem", None)
     });
     assert_eq!(found.id, "queue-emulates");
@@ -114,7 +117,7 @@ fn offloads_matter_more_on_faster_paths() {
         link(facts).gso = Fact::Known(false);
         link(facts).tso = Fact::Known(false);
     };
-    let found = only(&Path::table(), off);
+    let found = only(&AssessedPath::assumed(), off);
     assert_eq!(
         (found.id, found.severity),
         ("offloads-off", Severity::Advice)
@@ -122,7 +125,7 @@ fn offloads_matter_more_on_faster_paths() {
     assert_eq!(commands(&found), ["ethtool -K eth0 tso on gso on"]);
     let mut facts = sound();
     off(&mut facts);
-    let fast = findings(&facts, &over(2e9, 0.01), Side::Here);
+    let fast = findings(&facts, &over(2e9, 0.01), FindingSide::Here);
     assert!(
         fast.iter()
             .any(|f| f.id == "offloads-off" && f.severity == Severity::Serious)
@@ -130,22 +133,25 @@ fn offloads_matter_more_on_faster_paths() {
     // The stack segments late by itself.
     let mut facts = sound();
     link(&mut facts).tso = Fact::Known(false);
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 }
 
 #[test]
 fn errors_of_a_device() {
     let with = |errors, missed| {
         move |facts: &mut Facts| {
-            link(facts).counters = Fact::Known(Counters {
+            link(facts).counters = Fact::Known(DeviceCounters {
                 rx_packets: 999_900,
                 rx_errors: errors,
                 rx_missed: missed,
-                ..Counters::default()
+                ..DeviceCounters::default()
             });
         }
     };
-    let found = only(&Path::table(), with(100, 0));
+    let found = only(&AssessedPath::assumed(), with(100, 0));
     assert_eq!(found.id, "link-errors");
     // One in ten thousand: 1448 bytes x sqrt(1.5) x 100, ten times a second.
     let expected = 1448.0 * 80.0 * 1.5f64.sqrt() * 100.0;
@@ -154,27 +160,33 @@ fn errors_of_a_device() {
         "{found:?}"
     );
     assert!(found.mends.is_empty());
-    assert!(commands(&only(&Path::table(), with(0, 100)))[0].starts_with("ethtool -G eth0 rx "));
+    assert!(
+        commands(&only(&AssessedPath::assumed(), with(0, 100)))[0]
+            .starts_with("ethtool -G eth0 rx ")
+    );
     let mut facts = sound();
     with(1, 0)(&mut facts);
-    assert_eq!(findings(&facts, &over(1e8, 0.01), Side::Here), []);
+    assert_eq!(findings(&facts, &over(1e8, 0.01), FindingSide::Here), []);
 }
 
 #[test]
 fn only_the_device_that_leads_there_counts() {
     let mut facts = sound();
     if let Fact::Known(links) = &mut facts.links {
-        let other = Link {
+        let other = NetworkDevice {
             name: name("eth1"),
             speed_mbps: Fact::Known(10),
             ..links[0].clone()
         };
         links.push(other);
     }
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
     facts.route = Fact::unknown("no default route");
     assert_eq!(
-        findings(&facts, &Path::table(), Side::Here)[0].id,
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here)[0].id,
         "link-speed"
     );
 }
@@ -187,7 +199,7 @@ fn host_problems_are_found() {
             bytes_per_second: 50_000_000,
         }]);
     };
-    let found = only(&Path::table(), slow);
+    let found = only(&AssessedPath::assumed(), slow);
     assert_eq!(
         (found.id, found.cost.limit_bps),
         ("encryption-rate", Some(4e8))
@@ -198,40 +210,45 @@ fn host_problems_are_found() {
         found.cost.text
     );
     assert_eq!(
-        only(&Path::table(), |facts| facts.cpu.aes = Fact::Known(false)).id,
+        only(&AssessedPath::assumed(), |facts| facts.cpu.aes =
+            Fact::Known(false))
+        .id,
         "no-aes"
     );
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.cpu.governor = Fact::Known(name("powersave"))
     });
     assert_eq!(found.id, "governor");
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.clock.synchronised = Fact::Known(false)
     });
     assert_eq!(commands(&found), ["timedatectl set-ntp true"]);
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.descriptors = Fact::Known(1024)
     });
     assert_eq!(commands(&found), ["ulimit -Hn 4096"]);
     let disk = |write, read| {
         move |facts: &mut Facts| {
-            facts.disk = Some(Disk {
-                directory: Text::new("/store"),
+            facts.disk = Some(DiskRates {
+                directory: PrintableText::new("/store"),
                 write: Fact::Known(write),
                 read: Fact::Known(read),
                 direct: true,
             });
         }
     };
-    let found = only(&Path::table(), disk(25_000_000, 500_000_000));
+    let found = only(&AssessedPath::assumed(), disk(25_000_000, 500_000_000));
     assert_eq!((found.id, found.cost.limit_bps), ("disk-write", Some(2e8)));
     assert_eq!(
-        only(&Path::table(), disk(500_000_000, 25_000_000)).id,
+        only(&AssessedPath::assumed(), disk(500_000_000, 25_000_000)).id,
         "disk-read"
     );
     let mut facts = sound();
     disk(500_000_000, 500_000_000)(&mut facts);
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 }
 
 #[test]
@@ -251,10 +268,10 @@ fn clock_skew_is_found() {
     );
     assert!(found.what.contains("90 s behind"), "{}", found.what);
     // A signature made here may be 120 s old there, but only 10 s ahead of the clock.
-    assert_eq!(findings(&sound(), &apart(30.0), Side::Here), []);
+    assert_eq!(findings(&sound(), &apart(30.0), FindingSide::Here), []);
     assert_eq!(only(&apart(-8.0), |_| ()).id, "clock-skew");
     assert_eq!(only(&apart(61.0), |_| ()).id, "clock-skew");
-    assert_eq!(findings(&sound(), &apart(-4.0), Side::Here), []);
+    assert_eq!(findings(&sound(), &apart(-4.0), FindingSide::Here), []);
 }
 
 #[test]
@@ -264,7 +281,12 @@ fn serious_findings_come_first() {
     facts.tcp.rmem_max = Fact::Known(1);
     facts.descriptors = Fact::Known(1024);
     facts.tcp.sack = Fact::Known(false);
-    let found = findings(&facts, &Path::table(), Side::There);
+    let found = findings(&facts, &AssessedPath::assumed(), FindingSide::There);
     assert_eq!(found[0].id, "sack-off");
-    assert!(found.iter().all(|finding| finding.side == Side::There) && found.len() == 4);
+    assert!(
+        found
+            .iter()
+            .all(|finding| finding.side == FindingSide::There)
+            && found.len() == 4
+    );
 }

@@ -4,9 +4,15 @@ use super::*;
 
 #[test]
 fn on_a_sound_machine_nothing_is_found() {
-    assert_eq!(findings(&sound(), &Path::table(), Side::Here), []);
-    assert_eq!(findings(&sound(), &measured(|_| ()), Side::Here), []);
-    assert_eq!(findings(&sound(), &measured(|_| ()), Side::There), []);
+    assert_eq!(
+        findings(&sound(), &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
+    assert_eq!(findings(&sound(), &measured(|_| ()), FindingSide::Here), []);
+    assert_eq!(
+        findings(&sound(), &measured(|_| ()), FindingSide::There),
+        []
+    );
 }
 
 #[test]
@@ -25,12 +31,15 @@ fn unknown_facts_yield_no_findings() {
     forget(&mut json);
     let facts: Facts = serde_json::from_value(json).unwrap();
     assert!(facts.tcp.rmem.known().is_none() && facts.links.known().is_none());
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 }
 
 #[test]
 fn the_receive_ceiling() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.rmem = Fact::Known([4096, 131_072, 6 * MIB])
     });
     assert_eq!(
@@ -55,14 +64,17 @@ fn the_receive_ceiling() {
     // The command's value is enough, and then there is no finding.
     let mut mended = sound();
     mended.tcp.rmem = Fact::Known([4096, 131_072, 25_165_824]);
-    assert_eq!(findings(&mended, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&mended, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
     mended.tcp.rmem = Fact::Known([4096, 131_072, 6 * MIB]);
-    assert_eq!(findings(&mended, &over(1e9, 0.02), Side::Here), []);
+    assert_eq!(findings(&mended, &over(1e9, 0.02), FindingSide::Here), []);
 }
 
 #[test]
 fn the_send_ceiling() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.wmem = Fact::Known([4096, 16_384, 4 * MIB])
     });
     assert_eq!(
@@ -80,7 +92,7 @@ fn the_send_ceiling() {
 fn no_ceiling_is_set_above_what_the_kernel_takes() {
     let mut facts = sound();
     facts.tcp.mem = Fact::unknown("not here");
-    let found = findings(&facts, &over(1e12, 0.5), Side::Here);
+    let found = findings(&facts, &over(1e12, 0.5), FindingSide::Here);
     let receive = found
         .iter()
         .find(|f| f.id == "receive-buffer-ceiling")
@@ -100,7 +112,7 @@ fn no_ceiling_is_set_above_what_the_kernel_takes() {
 
 #[test]
 fn buffers_that_do_not_grow() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.moderate_rcvbuf = Fact::Known(false)
     });
     assert_eq!(found.id, "receive-autotuning-off");
@@ -113,7 +125,7 @@ fn buffers_that_do_not_grow() {
 
 #[test]
 fn windows_of_64_kilobytes() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.window_scaling = Fact::Known(false)
     });
     assert_eq!(found.id, "window-scaling-off");
@@ -128,12 +140,12 @@ fn windows_of_64_kilobytes() {
     // Enough for a short path.
     let mut facts = sound();
     facts.tcp.window_scaling = Fact::Known(false);
-    assert_eq!(findings(&facts, &over(1e8, 0.001), Side::Here), []);
+    assert_eq!(findings(&facts, &over(1e8, 0.001), FindingSide::Here), []);
 }
 
 #[test]
 fn explicit_buffer_limits_are_only_advice() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.rmem_max = Fact::Known(212_992)
     });
     assert_eq!(
@@ -141,7 +153,7 @@ fn explicit_buffer_limits_are_only_advice() {
         ("explicit-receive-buffer", Severity::Advice)
     );
     assert_eq!(commands(&found), ["sysctl -w net.core.rmem_max=12582912"]);
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.wmem_max = Fact::Known(212_992);
         facts.tcp.mem = Fact::unknown("in a namespace");
     });
@@ -157,7 +169,7 @@ fn explicit_buffer_limits_are_only_advice() {
 
 #[test]
 fn memory_of_all_connections() {
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.mem = Fact::Known([1000, 2000, 3000])
     });
     assert_eq!(found.id, "tcp-memory");
@@ -167,13 +179,16 @@ fn memory_of_all_connections() {
     );
     let mut mended = sound();
     mended.tcp.mem = Fact::Known([6104, 12_208, 24_416]);
-    assert_eq!(findings(&mended, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&mended, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 }
 
 #[test]
 fn timestamps_matter_more_on_faster_paths() {
     let off = |facts: &mut Facts| facts.tcp.timestamps = Fact::Known(false);
-    let found = only(&Path::table(), off);
+    let found = only(&AssessedPath::assumed(), off);
     assert_eq!(
         (found.id, found.severity),
         ("timestamps-off", Severity::Serious)
@@ -189,7 +204,9 @@ fn timestamps_matter_more_on_faster_paths() {
 
 #[test]
 fn losses_without_selective_acknowledgement() {
-    let found = only(&Path::table(), |facts| facts.tcp.sack = Fact::Known(false));
+    let found = only(&AssessedPath::assumed(), |facts| {
+        facts.tcp.sack = Fact::Known(false)
+    });
     assert_eq!((found.id, found.severity), ("sack-off", Severity::Serious));
     assert!(
         found.cost.text.contains("take 1 s instead of 100 ms"),
@@ -202,7 +219,7 @@ fn losses_without_selective_acknowledgement() {
 #[test]
 fn reno_on_a_long_path() {
     let reno = |facts: &mut Facts| facts.tcp.congestion = Fact::Known(name("reno"));
-    let found = only(&Path::table(), reno);
+    let found = only(&AssessedPath::assumed(), reno);
     assert_eq!(
         (found.id, found.severity),
         ("congestion-control", Severity::Serious)
@@ -224,7 +241,7 @@ fn reno_on_a_long_path() {
     );
     assert_eq!(only(&over(1e8, 0.01), reno).severity, Severity::Advice);
     // In a namespace, only an allowed one can be set.
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         reno(facts);
         facts.tcp.mem = Fact::unknown("in a namespace");
         facts.tcp.allowed = Fact::Known(vec![name("reno"), name("bbr")]);
@@ -234,7 +251,7 @@ fn reno_on_a_long_path() {
         ["sysctl -w net.ipv4.tcp_congestion_control=bbr"]
     );
     // The route takes precedence over the setting.
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         if let Fact::Known(route) = &mut facts.route {
             route.congestion = Some(name("reno"));
         }
@@ -248,7 +265,7 @@ fn reno_on_a_long_path() {
 #[test]
 fn cubic_on_lossy_paths_is_advised_against() {
     let cubic = |facts: &mut Facts| facts.tcp.congestion = Fact::Known(name("cubic"));
-    let found = only(&Path::table(), cubic);
+    let found = only(&AssessedPath::assumed(), cubic);
     assert_eq!(
         (found.id, found.severity),
         ("loss-tolerance", Severity::Advice)
@@ -262,7 +279,7 @@ fn cubic_on_lossy_paths_is_advised_against() {
         commands(&found),
         ["sysctl -w net.ipv4.tcp_congestion_control=bbr"]
     );
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         cubic(facts);
         facts.tcp.available = Fact::Known(vec![name("reno"), name("cubic")]);
         facts.tcp.allowed = Fact::Known(vec![name("reno"), name("cubic")]);
@@ -273,7 +290,7 @@ fn cubic_on_lossy_paths_is_advised_against() {
     );
     let mut facts = sound();
     cubic(&mut facts);
-    assert_eq!(findings(&facts, &over(1e8, 0.01), Side::Here), []);
+    assert_eq!(findings(&facts, &over(1e8, 0.01), FindingSide::Here), []);
 }
 
 #[test]
@@ -283,7 +300,7 @@ fn cached_tcp_metrics_are_found() {
         ssthresh: Some(ssthresh),
         cwnd: None,
     };
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.metrics = Fact::Known(Some(remembering(32)))
     });
     assert_eq!(
@@ -293,22 +310,28 @@ fn cached_tcp_metrics_are_found() {
     assert_eq!(commands(&found), ["ip tcp_metrics delete 10.77.0.3"]);
     let mut facts = sound();
     facts.metrics = Fact::Known(Some(remembering(20_000)));
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 
-    let found = only(&Path::table(), |facts| {
+    let found = only(&AssessedPath::assumed(), |facts| {
         facts.tcp.no_metrics_save = Fact::Known(false);
         facts.tcp.no_ssthresh_metrics_save = Fact::Known(false);
     });
     assert_eq!(found.id, "remembers-losses");
     facts = sound();
     facts.tcp.no_metrics_save = Fact::Known(false);
-    assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
+    assert_eq!(
+        findings(&facts, &AssessedPath::assumed(), FindingSide::Here),
+        []
+    );
 }
 
 #[test]
 fn slow_start_after_idle_is_found() {
     let on = |facts: &mut Facts| facts.tcp.slow_start_after_idle = Fact::Known(true);
-    let found = only(&Path::table(), on);
+    let found = only(&AssessedPath::assumed(), on);
     assert_eq!(
         (found.id, found.severity),
         ("slow-after-idle", Severity::Advice)
@@ -321,5 +344,5 @@ fn slow_start_after_idle_is_found() {
     );
     let mut facts = sound();
     on(&mut facts);
-    assert_eq!(findings(&facts, &over(1e9, 0.01), Side::Here), []);
+    assert_eq!(findings(&facts, &over(1e9, 0.01), FindingSide::Here), []);
 }

@@ -5,10 +5,10 @@
 mod page;
 
 use anyhow::{Result, anyhow};
-use longhaul_circuit_trials::load::{self, Load, Took};
+use longhaul_circuit_trials::load::{self, LoadParameters, LoadResult};
 use longhaul_circuit_trials::networks::{NAMES, network};
-use longhaul_circuit_trials::trial::{self, Trial};
-use longhaul_circuits::check::Verdict;
+use longhaul_circuit_trials::trial::{self, TrialParameters};
+use longhaul_circuits::check::CheckVerdict;
 use longhaul_circuits::time::Volume;
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub enum Seen {
     /// To a trial's requests.
     Granted(Granted),
     /// Time that the answers took.
-    Took(Took),
+    Took(LoadResult),
 }
 
 /// Result of the granted requests.
@@ -161,18 +161,19 @@ impl Experiment for Admission {
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Seen> {
         let name = NAMES.into_iter().find(|name| *name == cell.network);
         let network = network(name.ok_or_else(|| anyhow!("no network {}", cell.network))?)?;
-        let trial = |paths, takes_offers| Trial {
+        let trial = |paths, takes_offers| TrialParameters {
             requests: REQUESTS,
             seed: here.seed,
             paths,
             takes_offers,
         };
-        let share =
-            |volume: Volume| volume.0 as f64 / trial::asked(&network, &trial(1, false)).0 as f64;
+        let share = |volume: Volume| {
+            volume.0 as f64 / trial::requested_volume(&network, &trial(1, false)).0 as f64
+        };
         let of_all = |count: usize| count as f64 / REQUESTS as f64;
         Ok(match cell.rule {
             Rule::Oscars => {
-                let (granted, booked) = trial::by_oscars(&network, &trial(1, false));
+                let (granted, booked) = trial::granted_by_oscars(&network, &trial(1, false));
                 Seen::Granted(Granted {
                     granted: of_all(granted),
                     booked: share(booked),
@@ -181,7 +182,11 @@ impl Experiment for Admission {
             }
             Rule::Ours { paths, offers } => {
                 let outcome = trial::run(&network, &trial(paths, offers))?;
-                let proved = [Verdict::Flow, Verdict::FewPaths, Verdict::Exhausted];
+                let proved = [
+                    CheckVerdict::Flow,
+                    CheckVerdict::FewPaths,
+                    CheckVerdict::Exhausted,
+                ];
                 Seen::Granted(Granted {
                     granted: of_all(outcome.granted),
                     booked: share(outcome.booked),
@@ -190,13 +195,13 @@ impl Experiment for Admission {
                         .iter()
                         .filter_map(|verdict| outcome.verdicts.get(verdict))
                         .sum(),
-                    open: outcome.open(),
+                    open: outcome.unverified(),
                     offers: outcome.offers,
                 })
             }
             Rule::Load { offers } => Seen::Took(load::run(
                 &network,
-                &Load {
+                &LoadParameters {
                     reservations: BOOKED,
                     requests: TIMED,
                     seed: here.seed,

@@ -1,6 +1,6 @@
 //! The tables of admission.
 
-use longhaul_circuit_trials::load::Took;
+use longhaul_circuit_trials::load::LoadResult;
 use longhaul_circuit_trials::networks::NAMES;
 
 use super::{BOOKED, Cell, Granted, PATHS, REQUESTS, Rule, Seen, TIMED};
@@ -117,7 +117,7 @@ fn load(runs: &All<'_>) -> Table {
                 network: network.to_owned(),
                 rule,
             };
-            let value = |value: fn(&Took) -> f64, digits| {
+            let value = |value: fn(&LoadResult) -> f64, digits| {
                 let spread = runs.spread(&wanted, |seen| match seen {
                     Seen::Took(took) => value(took),
                     Seen::Granted(_) => f64::NAN,

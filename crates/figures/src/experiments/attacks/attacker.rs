@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use longhaul_hostile::client::{self, Stream, Target};
-use longhaul_hostile::{Crowd, Flood, Gathering, Manner, SilentNames, frames, opens};
+use longhaul_hostile::client::{self, AttackTarget, RawStream};
+use longhaul_hostile::{Crowd, CrowdPlan, Flood, SilentNames, StrangerBehaviour, frames, opens};
 use longhaul_proto::{Endpoint, Host, PublicKey, SigningKey};
 use longhaul_session::Identity;
 use tokio::task::JoinSet;
@@ -61,7 +61,7 @@ enum Under {
         #[allow(dead_code)] Flood,
         #[allow(dead_code)] Option<SilentNames>,
     ),
-    Streams(#[allow(dead_code)] Vec<Stream>),
+    Streams(#[allow(dead_code)] Vec<RawStream>),
     Pushes(#[allow(dead_code)] JoinSet<()>),
 }
 
@@ -83,12 +83,16 @@ impl Attacker {
     async fn begin(&self) -> Result<Under> {
         Ok(match self.attack {
             Attack::IdleAtServe | Attack::IdleAtDepot => {
-                self.crowd(1400, 4, 1500, Manner::Idle).await
+                self.crowd(1400, 4, 1500, StrangerBehaviour::Idle).await
             }
-            Attack::HalfOpensAtServe => self.crowd(1400, 4, 1500, Manner::HalfOpen).await,
-            Attack::IdleFromManyAtDepot => self.crowd(2000, 500, 1500, Manner::Idle).await,
+            Attack::HalfOpensAtServe => {
+                self.crowd(1400, 4, 1500, StrangerBehaviour::HalfOpen).await
+            }
+            Attack::IdleFromManyAtDepot => {
+                self.crowd(2000, 500, 1500, StrangerBehaviour::Idle).await
+            }
             Attack::GarbageAtServe | Attack::GarbageAtDepot => {
-                self.crowd(400, 4, 2000, Manner::Garbage).await
+                self.crowd(400, 4, 2000, StrangerBehaviour::Garbage).await
             }
             Attack::RefusedOpens => self.refused_opens().await?,
             Attack::ForgedOpens => self.forged_opens().await?,
@@ -135,9 +139,9 @@ impl Attacker {
         connections: usize,
         sources: u32,
         per_second: u32,
-        manner: Manner,
+        manner: StrangerBehaviour,
     ) -> Under {
-        let crowd = Crowd::gather(&Gathering {
+        let crowd = Crowd::start(&CrowdPlan {
             target: self.target,
             sources: self.sources(sources),
             connections,
@@ -205,14 +209,15 @@ impl Attacker {
         Ok(Under::Flood(flood, Some(silent)))
     }
 
-    fn target(&self) -> Result<Target> {
-        Ok(Target::of(self.target, self.key, &self.home)?)
+    fn target(&self) -> Result<AttackTarget> {
+        Ok(AttackTarget::load(self.target, self.key, &self.home)?)
     }
 
     /// Sessions that say what `hello` gives, and receive no more than the first answer.
     async fn held(&self, count: usize, hello: impl Fn(usize) -> Vec<u8>) -> Result<Under> {
         let hellos = (0..count).map(hello);
-        let streams = client::hold_sessions(&self.target()?, hellos, Duration::from_secs(5)).await;
+        let streams =
+            client::open_held_sessions(&self.target()?, hellos, Duration::from_secs(5)).await;
         if streams.is_empty() {
             bail!("no session was to be had");
         }
@@ -221,7 +226,7 @@ impl Attacker {
 
     async fn open_files(&self) -> Result<Under> {
         let streams =
-            client::hold_open_files(&self.target()?, 7, 4000, Duration::from_secs(8)).await;
+            client::open_held_files(&self.target()?, 7, 4000, Duration::from_secs(8)).await;
         Ok(Under::Streams(streams))
     }
 
@@ -246,7 +251,9 @@ impl Attacker {
                     begun.fetch_add(1, Ordering::Relaxed);
                     let hello = frames::push_hello(format!("p{stream}").as_bytes(), &[b"s"]);
                     let said = std::iter::once(hello).chain(pieces());
-                    session.say(said, Duration::from_secs(60), |_| false).await;
+                    session
+                        .exchange(said, Duration::from_secs(60), |_| false)
+                        .await;
                 }
             });
         }

@@ -92,7 +92,7 @@ impl Bed {
             let watch = scope.spawn(|| {
                 let mut most = 0;
                 while !over.load(Ordering::Relaxed) {
-                    most = most.max(Usage::of(process).unwrap_or_default().descriptors);
+                    most = most.max(Usage::read(process).unwrap_or_default().descriptors);
                     thread::sleep(USAGE_SAMPLE_PERIOD);
                 }
                 most
@@ -102,7 +102,7 @@ impl Bed {
             (copied, watch.join().unwrap_or_default())
         });
         let seconds = began.elapsed().as_secs_f64();
-        let usage = Usage::of(process).unwrap_or_default();
+        let usage = Usage::read(process).unwrap_or_default();
         let logged = fs::metadata(&victim.log)?.len() - log_before;
         drop(attacker);
         let mut seen = Seen {

@@ -38,7 +38,7 @@ impl Row {
     }
 
     fn share(&self, limit: Limit) -> f64 {
-        f64::from(self.counts.get(limit.word()).copied().unwrap_or(0))
+        f64::from(self.counts.get(limit.as_str()).copied().unwrap_or(0))
             / f64::from(self.total().max(1))
     }
 }
@@ -51,7 +51,7 @@ fn rows(runs: &Runs<'_, Cell, Seen>, of: impl Fn(&Seen) -> &Judgements) -> Vec<R
         for congestion in std::iter::once(None).chain(congestions) {
             let mut counts = Judgements::new();
             let fitting = runs.pick(|cell| {
-                cell.limited_by == class.word()
+                cell.limited_by == class.as_str()
                     && congestion.is_none_or(|name| name == cell.congestion)
             });
             for (word, count) in fitting.iter().flat_map(|record| of(&record.seen)) {
@@ -81,7 +81,7 @@ fn table(rows: &[Row], verdicts: &[Limit], expected: impl Fn(Limit) -> Limit) ->
         };
         let right = format!("**{:.1} %**", 100.0 * row.share(expected(row.class)));
         let counts = verdicts.iter().map(|verdict| {
-            let count = row.counts.get(verdict.word());
+            let count = row.counts.get(verdict.as_str());
             count.map_or_else(String::new, u32::to_string)
         });
         let first = [name, congestion.to_owned(), row.total().to_string(), right];
@@ -120,7 +120,7 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             .filter(|row| row.congestion.is_none() && row.total() > 0);
         all.map(move |row| {
             Figure::new(
-                format!("{side}-{}", row.class.word()),
+                format!("{side}-{}", row.class.as_str()),
                 format!("verdict right, {side} side, limited by {}", row.class),
                 format!("{:.1} %", 100.0 * row.share(expected(row.class))),
                 Basis::Counted,
@@ -198,9 +198,9 @@ fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
     for (column, verdict) in truth::CLASSES.into_iter().enumerate() {
         let x = LEFT + CELL.0 * column as i32;
         let (first, second) = verdict
-            .word()
+            .as_str()
             .split_once('-')
-            .unwrap_or((verdict.word(), ""));
+            .unwrap_or((verdict.as_str(), ""));
         canvas.draw(&Text::new(first.to_owned(), (x + 4, TOP - 28), label))?;
         canvas.draw(&Text::new(second.to_owned(), (x + 4, TOP - 15), label))?;
         for (line, row) in rows.iter().enumerate() {

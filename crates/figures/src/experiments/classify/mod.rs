@@ -48,7 +48,7 @@ pub struct Cell {
 impl Cell {
     fn of(class: Limit, congestion: &str) -> Self {
         Self {
-            limited_by: class.word().to_owned(),
+            limited_by: class.as_str().to_owned(),
             congestion: congestion.to_owned(),
         }
     }
@@ -56,7 +56,7 @@ impl Cell {
     fn case(&self, seed: u64) -> Result<Case> {
         let class = truth::CLASSES
             .into_iter()
-            .find(|class| class.word() == self.limited_by);
+            .find(|class| class.as_str() == self.limited_by);
         let class = class.ok_or_else(|| anyhow!("there is no class {}", self.limited_by))?;
         let congestions = truth::congestions(class).iter();
         let congestion = congestions.copied().find(|name| *name == self.congestion);
@@ -207,7 +207,7 @@ fn verdicts(path: &Path, case: &Case, side: Side) -> Result<Judgements> {
         };
         let begun = sample.at.saturating_sub(verdict.evidence.interval);
         if begun >= case.steady.start && sample.at <= case.steady.end {
-            *counts.entry(verdict.limit.word().to_owned()).or_default() += 1;
+            *counts.entry(verdict.limit.as_str().to_owned()).or_default() += 1;
         }
     }
     Ok(counts)

@@ -180,7 +180,7 @@ fn loss_for(window: f64, rtt: f64, congestion: &str) -> f64 {
         CongestionControl::Reno
     };
     control
-        .most_loss(window, Duration::from_secs_f64(rtt))
+        .loss_at_window(window, Duration::from_secs_f64(rtt))
         .value()
 }
 

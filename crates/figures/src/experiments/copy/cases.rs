@@ -162,7 +162,7 @@ impl Case {
             ..alone
         };
         let moving = shared
-            .time(ByteCount::nearest(bytes as f64 / streams))
+            .transfer_time(ByteCount::nearest(bytes as f64 / streams))
             .as_secs_f64();
         let waiting = match way.waits_for_files && self.data.is_tree() {
             true => {

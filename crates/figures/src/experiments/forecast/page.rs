@@ -1,7 +1,9 @@
 //! The tables and plots of forecasts.
 
 use anyhow::Result;
-use longhaul_weather::forecast::{Detail, HORIZONS, Moment, Quantity, Sample, Series};
+use longhaul_weather::forecast::{
+    ForecastQuantity, HORIZONS, MomentMicros, Series, SeriesDetail, SeriesSample,
+};
 use plotters::prelude::*;
 
 use super::play::{Forecaster, Score, Scored, WARM_UP};
@@ -259,13 +261,18 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
 }
 
 /// The last values of a series, and the bands that were told of them.
-fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> Result<String> {
+fn draw_series(
+    title: &str,
+    quantity: ForecastQuantity,
+    period: f64,
+    values: &[f64],
+) -> Result<String> {
     let (factor, unit) = match quantity {
-        Quantity::Rate => (1e-6, "Mbit/s"),
-        Quantity::RoundTrip => (1e3, "ms"),
-        Quantity::Loss => (100.0, "%"),
+        ForecastQuantity::Rate => (1e-6, "Mbit/s"),
+        ForecastQuantity::RoundTrip => (1e3, "ms"),
+        ForecastQuantity::Loss => (100.0, "%"),
     };
-    let mut series = Series::new(quantity, Detail::Full);
+    let mut series = Series::new(quantity, SeriesDetail::Full);
     let mut lines = ["value", "p10", "p50", "p90"].map(|name| Line {
         name: name.to_owned(),
         points: vec![],
@@ -283,7 +290,10 @@ fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> 
                     .push(((step - from) as f64 * period, factor * value));
             }
         }
-        let _ = series.observe(Sample::exact((step as f64 * period * 1e6) as Moment, value));
+        let _ = series.observe(SeriesSample::exact(
+            (step as f64 * period * 1e6) as MomentMicros,
+            value,
+        ));
     }
     for (line, colour) in lines.iter_mut().zip([0, 1, 2, 3]) {
         line.colour = plot::colour(colour);

@@ -1,8 +1,8 @@
 //! A series played to forecasters, which are scored on each value that they have not seen yet.
 
 use longhaul_weather::forecast::{
-    Band, Detail, Error, Family, HORIZONS, LEVELS, Moment, Predictor as _, Quantity, RunningMean,
-    Sample, Series, Windows,
+    Band, ErrorMeasure, ForecastQuantity, HORIZONS, MomentMicros, Predictor as _, PredictorFamily,
+    QUANTILE_LEVELS, RunningMean, Series, SeriesDetail, SeriesSample, Windows,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,16 +86,16 @@ pub struct Scored {
 /// Something that says three quantiles of the next value, by a band like that of the published
 /// forecast around whatever it predicts.
 struct Beside {
-    quantity: Quantity,
+    quantity: ForecastQuantity,
     band: Band,
     sum: Scored,
 }
 
 impl Beside {
-    fn new(quantity: Quantity) -> Self {
+    fn new(quantity: ForecastQuantity) -> Self {
         Self {
             quantity,
-            band: Band::of(quantity, Detail::Full),
+            band: Band::for_quantity(quantity, SeriesDetail::Full),
             sum: Scored::default(),
         }
     }
@@ -116,7 +116,7 @@ impl Beside {
 impl Scored {
     fn add(&mut self, point: f64, quantiles: [f64; 3], value: f64) {
         self.mae += (value - point).abs();
-        for (quantile, level) in quantiles.into_iter().zip(LEVELS) {
+        for (quantile, level) in quantiles.into_iter().zip(QUANTILE_LEVELS) {
             let beyond = value - quantile;
             self.pinball += (level * beyond).max((level - 1.0) * beyond) / 3.0;
         }
@@ -133,11 +133,14 @@ impl Scored {
 }
 
 /// Plays a series whose values are so many seconds apart.
-pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
-    let mut series = Series::new(quantity, Detail::Full);
-    let mut compact = Series::new(quantity, Detail::Compact);
-    let mut family: Vec<Beside> = (0..Family::MAX).map(|_| Beside::new(quantity)).collect();
-    let mut best = [Error::Absolute, Error::Squared].map(|by| (by, Beside::new(quantity)));
+pub fn play(quantity: ForecastQuantity, period: f64, values: &[f64]) -> Score {
+    let mut series = Series::new(quantity, SeriesDetail::Full);
+    let mut compact = Series::new(quantity, SeriesDetail::Compact);
+    let mut family: Vec<Beside> = (0..PredictorFamily::MAX_PREDICTORS)
+        .map(|_| Beside::new(quantity))
+        .collect();
+    let mut best =
+        [ErrorMeasure::Absolute, ErrorMeasure::Squared].map(|by| (by, Beside::new(quantity)));
     let mut running = (RunningMean::default(), Beside::new(quantity));
     let none = Windows::new(&[1]);
     let (mut published, mut small) = (Scored::default(), Scored::default());
@@ -147,7 +150,7 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
     let mut sum = 0.0;
     for (step, &value) in values.iter().enumerate() {
         let scored = step >= WARM_UP;
-        let at = (step as f64 * period * 1e6) as Moment;
+        let at = (step as f64 * period * 1e6) as MomentMicros;
         if step > 0 {
             for (beside, (_, point)) in family.iter_mut().zip(series.predictions()) {
                 beside.take(point, value, scored);
@@ -180,11 +183,11 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
             }
         }
         // A value that is refused would be left out here as anywhere.
-        let _ = series.observe(Sample::exact(at, value));
-        let _ = compact.observe(Sample::exact(at, value));
+        let _ = series.observe(SeriesSample::exact(at, value));
+        let _ = compact.observe(SeriesSample::exact(at, value));
         running.0.update(value, &none);
         for (horizon, issued) in HORIZONS.iter().zip(&mut ahead) {
-            let then = at + (*horizon as f64 * period * 1e6) as Moment;
+            let then = at + (*horizon as f64 * period * 1e6) as MomentMicros;
             let quantiles = series.forecast_at(then).map(|issued| issued.quantiles);
             issued.push(quantiles.map_or([f64::NAN; 2], |issued| [issued.p10, issued.p90]));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use longhaul_weather::forecast::Quantity;
+use longhaul_weather::forecast::ForecastQuantity;
 use serde::{Deserialize, Serialize};
 
 use crate::children::{Server, output_within};
@@ -81,10 +81,10 @@ impl Recording {
     }
 
     /// Returns the quantity that is forecast.
-    pub const fn quantity(self) -> Quantity {
+    pub const fn quantity(self) -> ForecastQuantity {
         match self {
-            Self::CrossTraffic | Self::VaryingPath => Quantity::Rate,
-            Self::RoundTrips => Quantity::RoundTrip,
+            Self::CrossTraffic | Self::VaryingPath => ForecastQuantity::Rate,
+            Self::RoundTrips => ForecastQuantity::RoundTrip,
         }
     }
 
@@ -169,7 +169,7 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
             "-i",
             &format!("{PERIOD}s"),
         ]);
-    if what.quantity() == Quantity::Rate {
+    if what.quantity() == ForecastQuantity::Rate {
         // What arrives is counted here: a sending end counts what goes into its buffer.
         command.arg("-R");
     }
@@ -186,12 +186,12 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
 }
 
 /// The values of whole intervals after slow start.
-fn series(intervals: &[Interval], quantity: Quantity) -> Vec<f64> {
+fn series(intervals: &[Interval], quantity: ForecastQuantity) -> Vec<f64> {
     let whole = intervals
         .iter()
         .filter(|interval| interval.sum.start >= FROM && interval.sum.seconds > 0.5 * PERIOD);
     let value = |interval: &Interval| match quantity {
-        Quantity::RoundTrip => Some(1e-6 * interval.streams.first()?.rtt?),
+        ForecastQuantity::RoundTrip => Some(1e-6 * interval.streams.first()?.rtt?),
         _ => Some(interval.sum.bits_per_second),
     };
     // Four digits are more than the lab's own accuracy.
@@ -224,7 +224,10 @@ mod tests {
             interval(5.5, 0.5, 0.0),
             interval(6.0, 0.01, 7.0),
         ];
-        assert_eq!(series(&all, Quantity::Rate), [12350.0, 0.0]);
-        assert_eq!(series(&all, Quantity::RoundTrip), [0.04012, 0.04012]);
+        assert_eq!(series(&all, ForecastQuantity::Rate), [12350.0, 0.0]);
+        assert_eq!(
+            series(&all, ForecastQuantity::RoundTrip),
+            [0.04012, 0.04012]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Series that are made from statistics which others have published. Each family says where each
 //! number comes from; what is nobody's is marked as ours.
 
-use longhaul_weather::forecast::Quantity;
+use longhaul_weather::forecast::ForecastQuantity;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -101,11 +101,13 @@ impl Family {
     }
 
     /// Returns the quantity that is forecast.
-    pub const fn quantity(self) -> Quantity {
+    pub const fn quantity(self) -> ForecastQuantity {
         match self {
-            Self::HeavyTails | Self::Diurnal | Self::Wandering | Self::Regimes => Quantity::Rate,
-            Self::Routes => Quantity::RoundTrip,
-            Self::Losses => Quantity::Loss,
+            Self::HeavyTails | Self::Diurnal | Self::Wandering | Self::Regimes => {
+                ForecastQuantity::Rate
+            }
+            Self::Routes => ForecastQuantity::RoundTrip,
+            Self::Losses => ForecastQuantity::Loss,
         }
     }
 

@@ -105,7 +105,7 @@ fn idle(here: &Here<'_, Source>) -> Result<Seen> {
     std::thread::sleep(Duration::from_secs_f64(IDLE_SECONDS));
     let wakeups = voluntary_switches(process)?.saturating_sub(before);
     Ok(Seen {
-        resident_mib: Some(Usage::of(process)?.resident as f64 / f64::from(1 << 20)),
+        resident_mib: Some(Usage::read(process)?.resident as f64 / f64::from(1 << 20)),
         wakeups_per_second: Some(wakeups as f64 / IDLE_SECONDS),
         ..Seen::default()
     })

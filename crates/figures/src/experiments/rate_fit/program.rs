@@ -73,7 +73,7 @@ pub fn receive() -> Result<()> {
 /// # Errors
 /// A connection cannot be made, watched or fitted.
 pub fn send(what: &Send) -> Result<()> {
-    let fitter = RateFitter::of_process();
+    let fitter = RateFitter::global();
     let began = Instant::now();
     let end = began + Duration::from_secs(what.seconds.into());
     let mut flows = vec![];

@@ -138,7 +138,7 @@ fn copy(
 
 /// Returns the resources that a process has used so far.
 fn usage(process: u32) -> Option<Usage> {
-    let usage = longhaul_hostile::Usage::of(process).ok()?;
+    let usage = longhaul_hostile::Usage::read(process).ok()?;
     Some(Usage {
         peak_mib: usage.most_resident as f64 / f64::from(1 << 20),
         cpu_seconds: usage.processor_seconds,

@@ -3,7 +3,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::streams::{SourcePorts, Transport};
+use crate::streams::{PortProtocol, SourcePorts};
 use crate::testing::any_streams;
 
 /// Runs the filter on a packet with a mark, as the kernel would. Returns `None` if it reads behind
@@ -11,7 +11,7 @@ use crate::testing::any_streams;
 fn run(program: &[Instruction], packet: &[u8], mark: u32) -> Option<u32> {
     let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
     let load = |offset: u32, bytes: usize| {
-        let from = usize::try_from(offset.wrapping_sub(NET)).ok()?;
+        let from = usize::try_from(offset.wrapping_sub(NETWORK_HEADER)).ok()?;
         let read = packet.get(from..from.checked_add(bytes)?)?;
         Some(
             read.iter()
@@ -28,7 +28,7 @@ fn run(program: &[Instruction], packet: &[u8], mark: u32) -> Option<u32> {
         at += 1;
         let mut jump = |holds: bool| at += usize::from(if holds { if_true } else { if_false });
         match code {
-            LOAD_WORD if k == MARK => a = mark,
+            LOAD_WORD if k == PACKET_MARK => a = mark,
             LOAD_WORD => a = load(k, 4)?,
             LOAD_HALF => a = load(k, 2)?,
             LOAD_BYTE => a = load(k, 1)?,
@@ -84,7 +84,7 @@ impl Packet {
         bytes
     }
 
-    fn is_of(&self, streams: &Streams) -> bool {
+    fn is_of(&self, streams: &StreamSelector) -> bool {
         within(self.from, streams.from)
             && within(self.to, streams.to)
             && streams.mark.is_none_or(|mark| mark == self.mark)
@@ -140,7 +140,7 @@ fn near(prefix: Prefix) -> impl Strategy<Value = IpAddr> {
     })
 }
 
-fn any_packet(streams: Streams) -> impl Strategy<Value = (Streams, Packet)> {
+fn any_packet(streams: StreamSelector) -> impl Strategy<Value = (StreamSelector, Packet)> {
     let ports = streams.source_ports;
     let edges = ports.map_or([0, 1, 2, 3], |ports| {
         [
@@ -179,13 +179,13 @@ fn any_packet(streams: Streams) -> impl Strategy<Value = (Streams, Packet)> {
 
 #[test]
 fn a_filter_is_formatted_for_tc() {
-    let mut streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let mut streams = StreamSelector::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     streams.from = "10.0.0.0/24".parse().unwrap();
     streams.mark = Some(7);
     streams.source_ports = Some(SourcePorts {
         first: 21_000,
         last: 21_999,
-        transport: Transport::Tcp,
+        transport: PortProtocol::Tcp,
     });
     assert_eq!(
         bytecode(&streams),
@@ -205,7 +205,7 @@ proptest! {
     ) {
         let program = instructions(&streams);
         let said = run(&program, &packet.bytes(), packet.mark);
-        let right = if packet.is_of(&streams) { MATCHES } else { PASSES };
+        let right = if packet.is_of(&streams) { MATCH } else { NO_MATCH };
         prop_assert_eq!(said, Some(right), "{:?}", streams);
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const NUMBERS: Numbers = Numbers {
+const NUMBERS: KernelNumbers = KernelNumbers {
     handle: 0x4c48,
     filters: 12_000,
     rules: 12_000,
@@ -44,12 +44,12 @@ fn the_routers_objects_are_found() {
     let found = interface(DISCIPLINES, CLASSES, FILTERS);
     let slot = BTreeSet::from([0]);
     let right = Interface {
-        root: Root::Ours,
-        base: true,
+        root: RootDiscipline::Own,
+        has_base_classes: true,
         classes: slot.clone(),
         queues: slot.clone(),
         filters: slot,
-        shared: false,
+        has_foreign_objects: false,
     };
     assert_eq!(found, right);
     let counted = Counters {
@@ -64,34 +64,37 @@ fn the_routers_objects_are_found() {
 #[test]
 fn foreign_disciplines_are_distinguished() {
     for (line, root) in [
-        ("qdisc noqueue 0: root refcnt 2 ", Root::Kernels),
+        (
+            "qdisc noqueue 0: root refcnt 2 ",
+            RootDiscipline::KernelDefault,
+        ),
         (
             "qdisc fq_codel 0: root refcnt 2 limit 10240p flows 1024",
-            Root::Kernels,
+            RootDiscipline::KernelDefault,
         ),
         (
             "qdisc htb 1: root refcnt 2 r2q 10 default 0x2",
-            Root::Others("htb 1:".to_owned()),
+            RootDiscipline::Foreign("htb 1:".to_owned()),
         ),
         (
             "qdisc tbf 4c48: root refcnt 2 rate 1Mbit",
-            Root::Others("tbf 4c48:".to_owned()),
+            RootDiscipline::Foreign("tbf 4c48:".to_owned()),
         ),
         (
             "qdisc ingress ffff: parent ffff:fff1 ----------------",
-            Root::Kernels,
+            RootDiscipline::KernelDefault,
         ),
     ] {
         assert_eq!(interface(line, "", "").root, root, "{line}");
     }
     let class = CLASSES.replace("4c48:10 ", "4c48:f000 ");
-    assert!(interface(DISCIPLINES, &class, FILTERS).shared);
+    assert!(interface(DISCIPLINES, &class, FILTERS).has_foreign_objects);
     let filter = FILTERS.replace("12000", "5");
-    assert!(interface(DISCIPLINES, CLASSES, &filter).shared);
+    assert!(interface(DISCIPLINES, CLASSES, &filter).has_foreign_objects);
     let elsewhere = FILTERS.replace("flowid 4c48:10", "flowid 4c48:2");
-    assert!(interface(DISCIPLINES, CLASSES, &elsewhere).shared);
+    assert!(interface(DISCIPLINES, CLASSES, &elsewhere).has_foreign_objects);
     let queue = format!("{DISCIPLINES}qdisc fq_codel 8005: parent 4c48:2 limit 10240p\n");
-    assert!(interface(&queue, CLASSES, FILTERS).shared);
+    assert!(interface(&queue, CLASSES, FILTERS).has_foreign_objects);
 }
 
 #[test]
@@ -102,13 +105,13 @@ fn rules_and_routes_are_own_only_if_all_numbers_match() {
         {"priority":12002,"src":"10.0.0.1","table":"7","protocol":176},
         {"priority":9,"src":"10.0.0.1","table":"120004","protocol":"176"},
         {"priority":32766,"src":"all","table":"254"}]"#;
-    let mut snapshot = Snapshot::default();
-    read_rules(rules, &NUMBERS, Family::V4, &mut snapshot).unwrap();
-    assert_eq!(snapshot.rules, BTreeSet::from([(Family::V4, 0)]));
-    assert_eq!(snapshot.taken, BTreeSet::from([1, 2, 4]));
+    let mut snapshot = KernelSnapshot::default();
+    read_rules(rules, &NUMBERS, IpFamily::V4, &mut snapshot).unwrap();
+    assert_eq!(snapshot.rules, BTreeSet::from([(IpFamily::V4, 0)]));
+    assert_eq!(snapshot.foreign_slots, BTreeSet::from([1, 2, 4]));
     let routes = r#"[{"dst":"default","dev":"v0","table":"120003"},{"dst":"default","dev":"v0","table":"7"}]"#;
-    read_routes(routes, &NUMBERS, Family::V6, &mut snapshot).unwrap();
-    assert_eq!(snapshot.routes, BTreeSet::from([(Family::V6, 3)]));
+    read_routes(routes, &NUMBERS, IpFamily::V6, &mut snapshot).unwrap();
+    assert_eq!(snapshot.routes, BTreeSet::from([(IpFamily::V6, 3)]));
     assert_eq!(snapshot.slots(), BTreeSet::from([0, 3]));
     assert_eq!(rows(" \n").unwrap(), Vec::<Value>::new());
     assert!(rows("[").is_err());
@@ -123,8 +126,8 @@ proptest! {
 
     #[test]
     fn any_json_is_read(text in r#"\[(\{"(priority|table|protocol)":("[0-9]{0,12}"|-?[0-9]{1,20}|null)\},?){0,3}\]?"#) {
-        let mut snapshot = Snapshot::default();
-        let _ = read_rules(&text, &NUMBERS, Family::V4, &mut snapshot);
-        let _ = read_routes(&text, &NUMBERS, Family::V4, &mut snapshot);
+        let mut snapshot = KernelSnapshot::default();
+        let _ = read_rules(&text, &NUMBERS, IpFamily::V4, &mut snapshot);
+        let _ = read_routes(&text, &NUMBERS, IpFamily::V4, &mut snapshot);
     }
 }

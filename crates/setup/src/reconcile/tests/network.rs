@@ -3,11 +3,11 @@
 use super::*;
 
 /// Parts of a driver, each with whether it is complete.
-type Has = BTreeMap<(Name, PartId), (Part, bool)>;
+type DriverParts = BTreeMap<(EntityName, PartId), (CircuitPart, bool)>;
 
 /// Fault in the handling of a request.
 #[derive(Debug, Clone)]
-pub enum Wrong {
+pub enum SimulatedFault {
     /// The request is not carried out, and the driver reports the error.
     Says(DriverError),
     /// The request is carried out, but the answer is lost.
@@ -19,10 +19,10 @@ pub enum Wrong {
 }
 
 /// Chooses the fault of a request at a driver.
-type Judge<'a> = dyn FnMut(&str, &Request) -> Option<Wrong> + 'a;
+type FaultChooser<'a> = dyn FnMut(&str, &DriverRequest) -> Option<SimulatedFault> + 'a;
 
 /// Answers of the drivers.
-pub struct Answers<'a>(Box<Judge<'a>>);
+pub struct Answers<'a>(Box<FaultChooser<'a>>);
 
 impl<'a> Answers<'a> {
     /// Every request succeeds.
@@ -31,11 +31,13 @@ impl<'a> Answers<'a> {
     }
 
     /// Every request succeeds except those for which an error is given.
-    pub fn by(mut error: impl FnMut(&str, &Request) -> Option<DriverError> + 'a) -> Self {
-        Self::wrong(move |driver, request| error(driver, request).map(Wrong::Says))
+    pub fn with_errors(
+        mut error: impl FnMut(&str, &DriverRequest) -> Option<DriverError> + 'a,
+    ) -> Self {
+        Self::wrong(move |driver, request| error(driver, request).map(SimulatedFault::Says))
     }
 
-    pub fn wrong(wrong: impl FnMut(&str, &Request) -> Option<Wrong> + 'a) -> Self {
+    pub fn wrong(wrong: impl FnMut(&str, &DriverRequest) -> Option<SimulatedFault> + 'a) -> Self {
         Self(Box::new(wrong))
     }
 }
@@ -43,15 +45,15 @@ impl<'a> Answers<'a> {
 /// All drivers.
 #[derive(Default)]
 pub struct Network {
-    pub drivers: BTreeMap<Name, Has>,
+    pub drivers: BTreeMap<EntityName, DriverParts>,
     /// Capacity of one driver, for all owners.
     pub room: Option<u64>,
-    pub asked: Vec<Request>,
-    asked_at: Vec<(Moment, Request)>,
+    pub asked: Vec<DriverRequest>,
+    asked_at: Vec<(MomentMs, DriverRequest)>,
 }
 
 impl Network {
-    pub fn put(&mut self, driver: &str, part: Part) {
+    pub fn put(&mut self, driver: &str, part: CircuitPart) {
         let key = (part.owner.clone(), part.id.clone());
         self.drivers
             .entry(name(driver))
@@ -74,7 +76,7 @@ impl Network {
             .collect()
     }
 
-    pub fn times_of(&self, which: impl Fn(&Request) -> bool) -> Vec<Moment> {
+    pub fn times_of(&self, which: impl Fn(&DriverRequest) -> bool) -> Vec<MomentMs> {
         let asked = self.asked_at.iter().filter(|(_, request)| which(request));
         asked.map(|(at, _)| *at).collect()
     }
@@ -83,25 +85,25 @@ impl Network {
     pub fn run(
         &mut self,
         reconciler: &mut Reconciler,
-        from: Moment,
-        until: Moment,
+        from: MomentMs,
+        until: MomentMs,
         answers: &mut Answers<'_>,
     ) {
         let mut now = from;
         loop {
-            let asks = reconciler.next(now);
+            let asks = reconciler.next_requests(now);
             // Requests that an answer makes due are carried out at once.
             let done = asks.is_empty();
             for ask in asks {
                 self.asked.push(ask.request.clone());
                 self.asked_at.push((now, ask.request.clone()));
                 let answer = self.answer(&ask, answers);
-                reconciler.answered(ask.number, answer, now);
+                reconciler.take_answer(ask.number, answer, now);
             }
             if !done {
                 continue;
             }
-            match reconciler.wake(now) {
+            match reconciler.next_wake(now) {
                 Some(wake) if wake <= until => now = wake,
                 _ if now < until => now = until,
                 _ => return,
@@ -109,17 +111,21 @@ impl Network {
         }
     }
 
-    fn answer(&mut self, ask: &Ask, answers: &mut Answers<'_>) -> Result<Reply, DriverError> {
+    fn answer(
+        &mut self,
+        ask: &DueRequest,
+        answers: &mut Answers<'_>,
+    ) -> Result<DriverReply, DriverError> {
         let has = self.drivers.entry(ask.driver.clone()).or_default();
         let wrong = (answers.0)(ask.driver.as_str(), &ask.request);
         match wrong {
-            Some(Wrong::Says(error)) => return Err(error),
-            Some(Wrong::Nonsense) => return Ok(Reply::Counters(Default::default())),
+            Some(SimulatedFault::Says(error)) => return Err(error),
+            Some(SimulatedFault::Nonsense) => return Ok(DriverReply::Counters(Default::default())),
             _ => {}
         }
-        let whole = !matches!(wrong, Some(Wrong::Half));
+        let whole = !matches!(wrong, Some(SimulatedFault::Half));
         let reply = match &ask.request {
-            Request::SetUp { part } => {
+            DriverRequest::SetUp { part } => {
                 assert_eq!(part.owner, name("us"));
                 let key = (part.owner.clone(), part.id.clone());
                 let others = has.iter().filter(|(other, _)| **other != key);
@@ -128,32 +134,34 @@ impl Network {
                     return Err(DriverError::no_room(&part.link, part.rate, 0));
                 }
                 has.insert(key, (part.clone(), whole));
-                Reply::Done
+                DriverReply::Done
             }
-            Request::TearDown { owner, id } => {
+            DriverRequest::TearDown { owner, id } => {
                 assert_eq!(*owner, name("us"), "what is another's is not touched");
                 let key = (owner.clone(), id.clone());
                 match has.get_mut(&key) {
                     Some((_, still)) if !whole => *still = false,
                     _ => drop(has.remove(&key)),
                 }
-                Reply::Done
+                DriverReply::Done
             }
-            Request::List { .. } => {
-                let parts = has.iter().map(|((owner, id), (part, whole))| Found {
+            DriverRequest::List { .. } => {
+                let parts = has.iter().map(|((owner, id), (part, whole))| ListedPart {
                     owner: owner.clone(),
                     id: id.clone(),
                     part: Some(part.clone()),
                     whole: *whole,
                 });
-                Reply::Parts {
+                DriverReply::Parts {
                     parts: parts.collect(),
                 }
             }
-            Request::Counters { .. } => panic!("nobody asked for counters"),
+            DriverRequest::Counters { .. } => panic!("nobody asked for counters"),
         };
         match wrong {
-            Some(Wrong::Unreported | Wrong::Half) => Err(DriverError::failed("it broke off")),
+            Some(SimulatedFault::Unreported | SimulatedFault::Half) => {
+                Err(DriverError::failed("it broke off"))
+            }
             _ => Ok(reply),
         }
     }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::network::Wrong;
+use super::network::SimulatedFault;
 use super::*;
 
 /// Event between two stretches of time.
@@ -18,21 +18,21 @@ enum Event {
     /// The reconciler restarts without any knowledge.
     Crash,
     /// The clock is set back.
-    Back(Moment),
+    Back(MomentMs),
     /// Time passes. Each request has one of these faults.
-    Pass(Moment, Vec<Option<Wrong>>),
+    Pass(MomentMs, Vec<Option<SimulatedFault>>),
 }
 
-fn any_wrong() -> impl Strategy<Value = Option<Wrong>> {
+fn any_wrong() -> impl Strategy<Value = Option<SimulatedFault>> {
     prop_oneof![
         3 => Just(None),
-        1 => Just(Some(Wrong::Unreported)),
-        1 => Just(Some(Wrong::Half)),
-        1 => Just(Some(Wrong::Nonsense)),
-        1 => Just(Some(Wrong::Says(DriverError::failed("it failed")))),
-        1 => Just(Some(Wrong::Says(DriverError::refused("never")))),
-        1 => Just(Some(Wrong::Says(DriverError::NoRoom { why: "not now".to_owned() }))),
-        1 => Just(Some(Wrong::Says(DriverError::Missing { why: "what?".to_owned() }))),
+        1 => Just(Some(SimulatedFault::Unreported)),
+        1 => Just(Some(SimulatedFault::Half)),
+        1 => Just(Some(SimulatedFault::Nonsense)),
+        1 => Just(Some(SimulatedFault::Says(DriverError::failed("it failed")))),
+        1 => Just(Some(SimulatedFault::Says(DriverError::refused("never")))),
+        1 => Just(Some(SimulatedFault::Says(DriverError::NoRoom { why: "not now".to_owned() }))),
+        1 => Just(Some(SimulatedFault::Says(DriverError::Missing { why: "what?".to_owned() }))),
     ]
 }
 
@@ -50,8 +50,8 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 /// Returns one of five circuits, which overlap, touch, or lie apart.
-fn numbered(number: u8, rate: u64) -> Circuit {
-    let start = Moment::from(number) * 150_000;
+fn numbered(number: u8, rate: u64) -> CircuitSpec {
+    let start = MomentMs::from(number) * 150_000;
     let mut all = circuit(&format!("c{number}"), rate, start, start + 300_000);
     if number % 2 == 1 {
         let mut more = all.pieces[0].clone();
@@ -63,7 +63,7 @@ fn numbered(number: u8, rate: u64) -> Circuit {
 }
 
 /// Returns the parts of an owner, each with whether it is complete.
-fn there(network: &Network, owner: &str) -> BTreeMap<(Name, PartId), (Part, bool)> {
+fn there(network: &Network, owner: &str) -> BTreeMap<(EntityName, PartId), (CircuitPart, bool)> {
     let all = network.drivers.iter().flat_map(|(driver, has)| {
         has.iter()
             .map(move |((of, id), what)| (of, driver, id, what))
@@ -73,7 +73,7 @@ fn there(network: &Network, owner: &str) -> BTreeMap<(Name, PartId), (Part, bool
         .collect()
 }
 
-fn pick(network: &mut Network, index: Index) -> Option<(Name, (Name, PartId))> {
+fn pick(network: &mut Network, index: Index) -> Option<(EntityName, (EntityName, PartId))> {
     let all: Vec<_> = network
         .drivers
         .iter()
@@ -88,9 +88,9 @@ fn happen(
     event: Event,
     reconciler: &mut Reconciler,
     network: &mut Network,
-    wanted: &mut Vec<Circuit>,
-    now: Moment,
-) -> Moment {
+    wanted: &mut Vec<CircuitSpec>,
+    now: MomentMs,
+) -> MomentMs {
     match event {
         Event::Want(numbers) => {
             let circuits: BTreeMap<u8, u64> = numbers.into_iter().collect();
@@ -98,7 +98,7 @@ fn happen(
                 .into_iter()
                 .map(|(number, rate)| numbered(number, rate))
                 .collect();
-            reconciler.want(wanted.clone());
+            reconciler.set_wanted(wanted.clone());
         }
         Event::Lose(index) => {
             if let Some((driver, key)) = pick(network, index) {
@@ -118,7 +118,7 @@ fn happen(
         }
         Event::Crash => {
             *reconciler = super::reconciler();
-            reconciler.want(wanted.clone());
+            reconciler.set_wanted(wanted.clone());
         }
         Event::Back(time) => return now - time,
         Event::Pass(time, wrong) => {
@@ -148,21 +148,21 @@ proptest! {
             now = happen(event, &mut reconciler, &mut network, &mut wanted, now);
         }
         // Long enough for every backoff, and for a list that reveals lost parts.
-        let quiet = now + 2 * (LIST_EVERY + MAX_BACK_OFF) as Moment;
+        let quiet = now + 2 * (LIST_INTERVAL_MS + MAX_BACKOFF_MS) as MomentMs;
         network.run(&mut reconciler, now, quiet, &mut Answers::good());
 
         let mut right = BTreeMap::new();
         for circuit in &wanted {
-            let standing = reconciler.standing(&circuit.id, quiet).unwrap();
+            let standing = reconciler.status(&circuit.id, quiet).unwrap();
             let parts = circuit.parts_at(&name("us"), quiet, SETUP_LEAD_MS);
             match standing {
-                Standing::Failed { left, .. } | Standing::Over { left } => prop_assert_eq!(left, 0),
-                Standing::Provisioned => prop_assert!(!parts.is_empty()),
-                Standing::Waiting => prop_assert!(parts.is_empty()),
-                Standing::SettingUp => prop_assert!(false, "{} is still being set up", circuit.id),
+                CircuitStatus::Failed { left, .. } | CircuitStatus::Over { left } => prop_assert_eq!(left, 0),
+                CircuitStatus::Provisioned => prop_assert!(!parts.is_empty()),
+                CircuitStatus::Waiting => prop_assert!(parts.is_empty()),
+                CircuitStatus::SettingUp => prop_assert!(false, "{} is still being set up", circuit.id),
             }
-            if !matches!(standing, Standing::Failed { .. }) {
-                let driver = |part: &Part| name(&format!("driver of {}", part.node));
+            if !matches!(standing, CircuitStatus::Failed { .. }) {
+                let driver = |part: &CircuitPart| name(&format!("driver of {}", part.node));
                 right.extend(
                     parts
                         .into_values()
@@ -181,21 +181,21 @@ proptest! {
         pauses in proptest::collection::vec(1..100_000_i64, 1..20),
     ) {
         let (mut reconciler, mut network) = (reconciler(), Network::default());
-        let wanted: Vec<Circuit> = numbers
+        let wanted: Vec<CircuitSpec> = numbers
             .into_iter()
             .map(|(number, rate)| numbered(number, rate))
             .collect();
-        reconciler.want(wanted.clone());
+        reconciler.set_wanted(wanted.clone());
         let mut now = 0;
         for pause in pauses {
             network.run(&mut reconciler, now, now + pause, &mut Answers::good());
             now += pause;
             for circuit in &wanted {
-                let standing = reconciler.standing(&circuit.id, now).unwrap();
-                if circuit.window().holds(now) {
-                    prop_assert_eq!(standing, Standing::Provisioned);
+                let standing = reconciler.status(&circuit.id, now).unwrap();
+                if circuit.window().contains(now) {
+                    prop_assert_eq!(standing, CircuitStatus::Provisioned);
                 } else if now >= circuit.window().end {
-                    prop_assert_eq!(standing, Standing::Over { left: 0 });
+                    prop_assert_eq!(standing, CircuitStatus::Over { left: 0 });
                 }
             }
         }

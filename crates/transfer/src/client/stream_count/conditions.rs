@@ -35,7 +35,7 @@ pub(crate) struct LearnedStreams {
 impl PathConditions {
     /// Returns true if a path with `measured` conditions at the beginning of a copy may be the
     /// same.
-    pub(crate) fn agree(&self, measured: &Self) -> bool {
+    pub(crate) fn agrees_with(&self, measured: &Self) -> bool {
         let (short, long) = (self.rtt.min(measured.rtt), self.rtt.max(measured.rtt));
         let is_known = |ours: u64, theirs: u64| ours != 0 && theirs != 0;
         let is_near = !short.is_zero() && long <= short.mul_f64(RTT_FACTOR) + RTT_SLACK;
@@ -89,7 +89,7 @@ mod tests {
                 ..learned
             };
             change(&mut measured);
-            learned.agree(&measured)
+            learned.agrees_with(&measured)
         };
         assert!(agrees(|_| ()));
         assert!(agrees(|measured| measured.rtt = Duration::from_millis(110)));

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// measurements of a shorter queue make it shorter. The minimum is therefore about the least that
 /// the queue can be, and a queue longer than the mean is unlikely.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in super::super) struct Queue {
+pub(in super::super) struct QueueDelay {
     /// Delay by the minimum of the streams' round-trip times.
     pub at_least: Duration,
     /// Delay by their mean.
@@ -24,7 +24,7 @@ pub(in super::super) struct RoundTrips {
     /// Minimum ever measured, over any route.
     pub least: Duration,
     /// Mean of the queueing delays of the routes.
-    pub queue: Queue,
+    pub queue: QueueDelay,
 }
 
 /// Round-trip times of the streams over one route.
@@ -51,9 +51,9 @@ impl RouteRtt {
         self.least = self.least.into_iter().chain(known(least)).min();
     }
 
-    fn queue(&self) -> Option<Queue> {
+    fn queue(&self) -> Option<QueueDelay> {
         let (now, least) = (self.now?, self.least?);
-        Some(Queue {
+        Some(QueueDelay {
             at_least: now.saturating_sub(least),
             at_most: self.mean().saturating_sub(least),
         })
@@ -65,8 +65,8 @@ impl RouteRtt {
     }
 
     /// Combines the streams over all routes.
-    pub(in super::super) fn of_all(routes: impl IntoIterator<Item = Self>) -> RoundTrips {
-        let (mut all, mut queues, mut count) = (Self::default(), Queue::default(), 0);
+    pub(in super::super) fn combine(routes: impl IntoIterator<Item = Self>) -> RoundTrips {
+        let (mut all, mut queues, mut count) = (Self::default(), QueueDelay::default(), 0);
         for route in routes {
             all.sum = all.sum.saturating_add(route.sum);
             all.count += route.count;
@@ -80,7 +80,7 @@ impl RouteRtt {
         RoundTrips {
             mean: all.mean(),
             least: all.least.unwrap_or_default(),
-            queue: Queue {
+            queue: QueueDelay {
                 at_least: queues.at_least / count.max(1),
                 at_most: queues.at_most / count.max(1),
             },
@@ -100,7 +100,7 @@ mod tests {
         RoundTrips {
             mean: ms(mean),
             least: ms(least),
-            queue: Queue {
+            queue: QueueDelay {
                 at_least: ms(at_least),
                 at_most: ms(at_most),
             },
@@ -113,7 +113,7 @@ mod tests {
         for rtt in [91, 61, 70] {
             route.add(ms(rtt), ms(60));
         }
-        assert_eq!(RouteRtt::of_all([route]), round_trips(74, 60, (1, 14)));
+        assert_eq!(RouteRtt::combine([route]), round_trips(74, 60, (1, 14)));
     }
 
     #[test]
@@ -122,18 +122,18 @@ mod tests {
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));
         assert_eq!(
-            RouteRtt::of_all([short, long]),
+            RouteRtt::combine([short, long]),
             round_trips(105, 10, (0, 0))
         );
         long.add(ms(260), ms(160));
-        let all = RouteRtt::of_all([short, long]);
+        let all = RouteRtt::combine([short, long]);
         assert_eq!(
             (all.least, all.queue),
             (ms(10), round_trips(0, 0, (20, 35)).queue)
         );
         assert_eq!(all.mean, ms(470) / 3);
         assert_eq!(
-            RouteRtt::of_all([RouteRtt::default()]),
+            RouteRtt::combine([RouteRtt::default()]),
             RoundTrips::default()
         );
     }

@@ -1,15 +1,15 @@
 use proptest::prelude::*;
 
 use super::*;
-use drs::Tally;
+use drs::LimitTally;
 use quantities::path::CongestionControl;
 
 const MB: u64 = 1_000_000;
 const TICK: Duration = Duration::from_millis(25);
 
 /// A copy over a path, as the policy sees it.
-struct Copy {
-    view: View,
+struct SimulatedCopy {
+    view: CopyObservation,
     total: u64,
     done: u64,
     /// Rate of a number of streams, in bytes per second.
@@ -29,13 +29,13 @@ struct Copy {
     min_rtt: Duration,
 }
 
-impl Copy {
+impl SimulatedCopy {
     fn new(total: u64, rtt_ms: u64, limit: fn(usize) -> Limit, rate: fn(usize) -> u64) -> Self {
         Self {
-            view: View {
+            view: CopyObservation {
                 open: 1,
                 mss: 1448,
-                ..View::default()
+                ..CopyObservation::default()
             },
             total,
             done: 0,
@@ -52,11 +52,11 @@ impl Copy {
 
     /// Continues until `seconds` have passed since the start. Returns the numbers wanted, in order.
     fn run(&mut self, count: &mut StreamCount, seconds: u64) -> Vec<usize> {
-        let mut seen = vec![count.wanted()];
+        let mut seen = vec![count.target()];
         while self.view.now < Duration::from_secs(seconds) {
             self.tick(count);
-            if seen.last() != Some(&count.wanted()) {
-                seen.push(count.wanted());
+            if seen.last() != Some(&count.target()) {
+                seen.push(count.target());
             }
         }
         seen
@@ -69,7 +69,7 @@ impl Copy {
         let limit = (self.limit)(self.view.open);
         self.view
             .sending
-            .hold(limit, TICK * u32::try_from(self.view.open).unwrap());
+            .add_time(limit, TICK * u32::try_from(self.view.open).unwrap());
         self.lost += moved * self.loss / 1448;
         self.view.lost = self.lost / 1_000_000;
         self.view.loss_signs = if self.sees_losses { self.view.lost } else { 0 };
@@ -79,12 +79,12 @@ impl Copy {
         self.view.min_rtt = self.min_rtt;
         self.view.rtt = self.min_rtt * (self.rtt_percent)(self.view.open) / 100;
         let queue = self.view.rtt - self.min_rtt;
-        self.view.queue = Queue {
+        self.view.queue = QueueDelay {
             at_least: queue,
             at_most: queue,
         };
         count.observe(&self.view);
-        self.view.open = count.wanted();
+        self.view.open = count.target();
     }
 }
 
@@ -93,7 +93,7 @@ fn auto() -> StreamCount {
 }
 
 /// Returns a count that begins with `streams` streams.
-fn begun_with(streams: usize) -> StreamCount {
+fn count_with(streams: usize) -> StreamCount {
     StreamCount::new(None, None, streams)
 }
 
@@ -107,53 +107,53 @@ const LARGE: u64 = 1_000_000 * MB;
 fn large_copy_begins_with_several_streams() {
     let growing = |_| Limit::Path;
     let carried = |_| 50 * MB;
-    let small = Copy::new(16 * MB, 100, growing, carried).run(&mut auto(), 1);
+    let small = SimulatedCopy::new(16 * MB, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(small, [1, 8]);
-    let large = Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
+    let large = SimulatedCopy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(large, [1, 16]);
     assert_eq!(
-        Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1),
+        SimulatedCopy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1),
         [1]
     );
     // Within a site, slow start costs nothing, but processors may be the limit.
     assert_eq!(
-        Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1),
+        SimulatedCopy::new(LARGE, 1, growing, carried).run(&mut auto(), 1),
         [1, 4]
     );
     assert_eq!(
-        Copy::new(60 * MB, 1, growing, carried).run(&mut auto(), 1),
+        SimulatedCopy::new(60 * MB, 1, growing, carried).run(&mut auto(), 1),
         [1]
     );
 }
 
 /// Returns the view `ms` milliseconds after the start, before the first stream is open.
-fn unopened(ms: u64) -> View {
-    View {
+fn unopened_view(ms: u64) -> CopyObservation {
+    CopyObservation {
         now: Duration::from_millis(ms),
         is_unopened: true,
-        ..View::default()
+        ..CopyObservation::default()
     }
 }
 
 #[test]
 fn streams_open_alongside_the_first_on_a_long_path() {
-    let looks = |views: &[View]| {
+    let looks = |views: &[CopyObservation]| {
         let mut count = auto();
         views.iter().for_each(|view| count.observe(view));
-        count.wanted()
+        count.target()
     };
-    let pull = |ms| View {
+    let pull = |ms| CopyObservation {
         is_size_unknown: true,
-        ..unopened(ms)
+        ..unopened_view(ms)
     };
     assert_eq!(looks(&[pull(5)]), 1);
     assert_eq!(looks(&[pull(5), pull(25)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(49)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(50)]), STREAMS_AT_START_LARGE);
     // The size of a push is known.
-    let push = |left| View {
+    let push = |left| CopyObservation {
         left,
-        ..unopened(25)
+        ..unopened_view(25)
     };
     assert_eq!(looks(&[push(MB)]), 1);
     assert_eq!(looks(&[push(5 * MB)]), STREAMS_AT_START);
@@ -167,7 +167,7 @@ fn streams_open_alongside_the_first_on_a_long_path() {
 
 #[test]
 fn steady_windows_without_a_queue_double_the_streams() {
-    let mut copy = Copy::new(
+    let mut copy = SimulatedCopy::new(
         LARGE,
         100,
         |_| Limit::Growing,
@@ -175,7 +175,7 @@ fn steady_windows_without_a_queue_double_the_streams() {
     );
     assert_eq!(copy.run(&mut auto(), 8), [1, 16, 32, 16]);
     // They do not count while they grow, or at a queue.
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 8), [1, 16]);
 }
@@ -183,7 +183,7 @@ fn steady_windows_without_a_queue_double_the_streams() {
 #[test]
 fn small_windows_increase_the_number_at_the_start() {
     // 64 KiB over 150 ms are 3.5 Mbit/s.
-    let mut copy = Copy::new(
+    let mut copy = SimulatedCopy::new(
         LARGE,
         150,
         |_| Limit::ReceiveWindow,
@@ -194,7 +194,7 @@ fn small_windows_increase_the_number_at_the_start() {
     // The number increases further while they limit the rate.
     assert_eq!(copy.run(&mut count, 20), [1, 32, 64]);
     // There are no more streams than have something to carry.
-    let mut copy = Copy::new(
+    let mut copy = SimulatedCopy::new(
         6 << 20,
         150,
         |_| Limit::ReceiveWindow,
@@ -207,7 +207,7 @@ fn small_windows_increase_the_number_at_the_start() {
 
 #[test]
 fn random_losses_add_streams_while_that_pays() {
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
     copy.loss = 100;
     let mut count = auto();
     let seen = copy.run(&mut count, 30);
@@ -221,26 +221,26 @@ fn random_losses_add_streams_while_that_pays() {
 
 #[test]
 fn losses_are_answered_within_a_second() {
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
     assert_eq!(copy.run(&mut auto(), 1), [1, 16, 64]);
 }
 
 #[test]
 fn early_losses_without_a_queue_are_answered_at_once() {
-    let mut copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
+    let mut copy = SimulatedCopy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     copy.loss = 1_000;
     copy.sees_losses = true;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 1)[..3], [1, 8, 14]);
     // Behind a queue, losses end any slow start.
-    copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
+    copy = SimulatedCopy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
     assert_eq!(copy.run(&mut auto(), 1), [1, 8]);
 }
 
 #[test]
 fn growing_window_is_not_a_limit() {
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
+    let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
     let mut count = auto();
     // The rate doubles in every window of four round trips.
     for (second, rate) in [|_| 5 * MB, |_| 10 * MB, |_| 20 * MB, |_| 40 * MB]
@@ -253,7 +253,7 @@ fn growing_window_is_not_a_limit() {
             copy.tick(&mut count);
         }
     }
-    assert_eq!(count.wanted(), STREAMS_AT_START_LARGE);
+    assert_eq!(count.target(), STREAMS_AT_START_LARGE);
     assert_eq!(
         copy.run(&mut count, 8).last(),
         Some(&64),
@@ -264,10 +264,10 @@ fn growing_window_is_not_a_limit() {
 #[test]
 fn losses_while_the_round_trip_moves_add_no_streams() {
     // A queue that stood when the copy began looks like a part of the path.
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 30), [1, 16]);
-    copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
+    copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
     copy.rtt_percent = |_| 130;
     assert_eq!(copy.run(&mut auto(), 40).last(), Some(&2));
 }
@@ -277,9 +277,9 @@ fn path_capacity_and_loss_rate_give_the_number() {
     // The streams fill the path at first, and a queue stands. Then losses limit each to a twelfth
     // of it: CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
     let full = |_| Limit::Path;
-    let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, full, |_| 36 * MB);
     copy.loss = 100;
-    let mut count = begun_with(4);
+    let mut count = count_with(4);
     copy.run(&mut count, 1);
     count.most = 64;
     copy.limit = |_| Limit::Loss;
@@ -295,7 +295,7 @@ fn path_capacity_and_loss_rate_give_the_number() {
 
 #[test]
 fn late_acknowledgements_are_no_queue_on_an_unfilled_path() {
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
     // Each single flow still blames the path.
@@ -304,7 +304,7 @@ fn late_acknowledgements_are_no_queue_on_an_unfilled_path() {
     copy.rtt_percent = |_| 112;
     assert_eq!(copy.run(&mut count, 3).last(), Some(&64));
     // Without losses, the queue may be due to other flows.
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
     copy.rate = |n| n as u64 * MB;
@@ -315,21 +315,21 @@ fn late_acknowledgements_are_no_queue_on_an_unfilled_path() {
 fn peak_rate_before_a_queue_counts_as_path_capacity() {
     let mut count = auto();
     // Slow start fills the path, and its queue shows after losses have slowed the streams down.
-    let mut copy = Copy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
     copy.run(&mut count, 1);
     (copy.limit, copy.rate, copy.rtt_percent) = (|_| Limit::Path, |_| 60 * MB, |_| 130);
     copy.run(&mut count, 2);
-    assert_eq!(count.wanted(), 16);
+    assert_eq!(count.target(), 16);
     // From then on losses limit each stream.
     (copy.limit, copy.rtt_percent, copy.loss) = (|_| Limit::Loss, |_| 100, 100);
     copy.rate = |streams| (streams as u64 * 7 / 2 * MB).min(120 * MB);
     copy.run(&mut count, 8);
-    assert!(count.wanted() >= 32, "{}", count.wanted());
+    assert!(count.target() >= 32, "{}", count.target());
 }
 
 #[test]
 fn queue_that_others_sometimes_empty_is_standing() {
-    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     let mut count = auto();
     for third in 0..60 {
         let empties = third % 3 == 2;
@@ -341,19 +341,19 @@ fn queue_that_others_sometimes_empty_is_standing() {
         copy.rtt_percent = if empties { |_| 110 } else { |_| 150 };
         (0..40).for_each(|_| copy.tick(&mut count));
     }
-    assert!(count.wanted() <= 4, "{}", count.wanted());
+    assert!(count.target() <= 4, "{}", count.target());
 }
 
 #[test]
 fn standing_queue_retires_streams_down_to_two() {
     // The queue is as long as the path's round trip, so half as many streams still fill the path.
-    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
     // With a short queue, streams are retired one by one, and later.
-    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 117;
     let mut count = auto();
     assert!(copy.run(&mut count, 4).last() > Some(&8));
@@ -364,14 +364,14 @@ fn standing_queue_retires_streams_down_to_two() {
 fn stream_smaller_than_the_queue_is_retired_sooner() {
     // Returns when one of four streams is retired, over 200 ms with a queue of 34 ms.
     let retired_after = |least_share| {
-        let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
+        let mut copy = SimulatedCopy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 117;
         copy.least_share = least_share;
-        let mut count = begun_with(4);
-        while count.wanted() != 4 {
+        let mut count = count_with(4);
+        while count.target() != 4 {
             copy.tick(&mut count);
         }
-        while count.wanted() == 4 {
+        while count.target() == 4 {
             copy.tick(&mut count);
         }
         copy.view.now.as_secs()
@@ -387,7 +387,7 @@ fn stream_smaller_than_the_queue_is_retired_sooner() {
 #[test]
 fn overflowing_queue_retires_streams_not_limited_by_losses() {
     // BBR's streams carry as much, whatever the loss and their number.
-    let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
     (copy.loss, copy.sees_losses) = (110_000, true);
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
@@ -401,7 +401,7 @@ fn overflowing_queue_retires_streams_not_limited_by_losses() {
 #[test]
 fn drops_of_a_visible_queue_retire_no_stream_sooner() {
     let wanted = |loss| {
-        let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+        let mut copy = SimulatedCopy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
         (copy.loss, copy.sees_losses) = (loss, true);
         copy.rtt_percent = |_| 117;
         copy.run(&mut auto(), 60)
@@ -412,7 +412,7 @@ fn drops_of_a_visible_queue_retire_no_stream_sooner() {
 #[test]
 fn streams_limited_by_losses_are_not_retired_for_them() {
     // At 5 %, a CUBIC stream has about five segments in flight.
-    let mut copy = Copy::new(
+    let mut copy = SimulatedCopy::new(
         LARGE,
         80,
         |_| Limit::Loss,
@@ -431,7 +431,7 @@ fn losses_after_a_queue_is_gone_restore_the_streams() {
             Limit::Path
         }
     };
-    let mut copy = Copy::new(LARGE, 60, limit, |streams| streams.min(17) as u64 * 7 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 60, limit, |streams| streams.min(17) as u64 * 7 * MB);
     copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
     (copy.loss, copy.sees_losses) = (100, true);
     let seen = copy.run(&mut auto(), 60);
@@ -442,7 +442,7 @@ fn losses_after_a_queue_is_gone_restore_the_streams() {
 
 #[test]
 fn losses_add_streams_below_an_unpaid_step() {
-    let mut copy = Copy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
     (copy.loss, copy.sees_losses) = (100, true);
     copy.rtt_percent = |_| 120;
     let mut count = auto();
@@ -451,7 +451,7 @@ fn losses_add_streams_below_an_unpaid_step() {
     (copy.rate, copy.rtt_percent) = (|_| 105 * MB, |_| 112);
     let grows = (0..400).any(|_| {
         copy.tick(&mut count);
-        count.wanted() > 16
+        count.target() > 16
     });
     assert!(grows, "within ten seconds");
     let seconds = copy.view.now.as_secs() + 8;
@@ -488,7 +488,7 @@ fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<Lear
 #[test]
 fn remembered_number_is_used_and_dropped_if_it_does_not_pay() {
     let mut count = StreamCount::new(None, learned(40, 100, 0, 0), 64);
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
     assert_eq!(copy.run(&mut count, 1), [1, 40]);
     assert_eq!(copy.run(&mut count, 30), [40, 20, 10, 5, 3, 2]);
@@ -500,7 +500,7 @@ fn memory_of_a_better_path_does_not_slow_a_copy() {
     for remembered in [learned(2, 20, 8 << 20, 0), learned(2, 100, 65_536, 0), None] {
         let mut count = StreamCount::new(None, remembered, 64);
         // 16 MiB between hosts with windows of 64 KiB.
-        let mut copy = Copy::new(
+        let mut copy = SimulatedCopy::new(
             16 << 20,
             100,
             |_| Limit::ReceiveWindow,
@@ -512,7 +512,7 @@ fn memory_of_a_better_path_does_not_slow_a_copy() {
         // The losses are new.
         let grows = |remembered| {
             let mut count = StreamCount::new(None, remembered, 64);
-            let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 4 * MB);
+            let mut copy = SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 4 * MB);
             copy.loss = 1000;
             copy.sees_losses = true;
             copy.run(&mut count, 10)
@@ -529,7 +529,7 @@ fn memory_of_another_path_is_not_used() {
         learned(64, 100, 65_536, 0),
     ] {
         let mut count = StreamCount::new(None, remembered, 64);
-        let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
+        let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
         copy.view.largest_window = Some(8 << 20);
         assert_eq!(copy.run(&mut count, 1), [1, 16], "{remembered:?}");
     }
@@ -538,11 +538,11 @@ fn memory_of_another_path_is_not_used() {
 #[test]
 fn memory_from_a_lossy_path_is_dropped_without_losses() {
     let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |n| n as u64 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::Growing, |n| n as u64 * MB);
     let seen = copy.run(&mut count, 1);
     assert!(seen.starts_with(&[1, 64, 16]), "{seen:?}");
     let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::Loss, |n| n as u64 * MB);
+    let mut copy = SimulatedCopy::new(LARGE, 100, |_| Limit::Loss, |n| n as u64 * MB);
     copy.loss = 1000;
     copy.sees_losses = true;
     assert_eq!(copy.run(&mut count, 10), [1, 64]);
@@ -551,13 +551,13 @@ fn memory_from_a_lossy_path_is_dropped_without_losses() {
 #[test]
 fn nothing_is_remembered_without_evidence() {
     let mut count = auto();
-    Copy::new(LARGE, 100, |_| Limit::Sender, |_| 50 * MB).run(&mut count, 3);
+    SimulatedCopy::new(LARGE, 100, |_| Limit::Sender, |_| 50 * MB).run(&mut count, 3);
     assert_eq!(count.needed(), None);
 }
 
 #[test]
 fn processor_limit_tries_twice_the_streams_and_reverts() {
-    let mut copy = Copy::new(
+    let mut copy = SimulatedCopy::new(
         LARGE,
         1,
         |_| Limit::SendingApplication,
@@ -568,15 +568,16 @@ fn processor_limit_tries_twice_the_streams_and_reverts() {
 
 #[test]
 fn copy_that_is_nearly_over_is_left_alone() {
-    let mut copy = Copy::new(15 * MB, 60, |_| Limit::Loss, |_| 24 * MB);
+    let mut copy = SimulatedCopy::new(15 * MB, 60, |_| Limit::Loss, |_| 24 * MB);
     assert_eq!(copy.run(&mut auto(), 10), [1, 8]);
 }
 
 #[test]
 fn number_of_the_user_is_never_changed() {
     let mut count = StreamCount::new(Some(3), learned(9, 60, 0, 0), 64);
-    count.at_least(7);
-    let seen = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
+    count.raise_minimum(7);
+    let seen =
+        SimulatedCopy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
     assert_eq!(seen, [3]);
     assert_eq!(count.needed(), None);
 }
@@ -584,8 +585,8 @@ fn number_of_the_user_is_never_changed() {
 #[test]
 fn each_route_keeps_two_streams() {
     let mut count = auto();
-    count.at_least(3);
-    let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+    count.raise_minimum(3);
+    let mut copy = SimulatedCopy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.view.open = 3;
     copy.rtt_percent = |_| 300;
     assert_eq!(copy.run(&mut count, 30), [3, 16, 8, 6]);
@@ -614,14 +615,14 @@ proptest! {
     ) {
         let remembered = remembered.and_then(|n| learned(n, 100, 1 << 20, 1000));
         let mut count = StreamCount::new(None, remembered, most);
-        count.at_least(routes);
-        let mut view = View::default();
+        count.raise_minimum(routes);
+        let mut view = CopyObservation::default();
         for (ms, moved, left, open, limit, (rtt, min_rtt), lost) in steps {
             view.now += Duration::from_millis(ms);
             view.moved = view.moved.saturating_add(moved.into());
             view.left = left;
             view.open = open;
-            view.sending.hold(Limit::ALL[limit], Duration::from_millis(ms));
+            view.sending.add_time(Limit::ALL[limit], Duration::from_millis(ms));
             (view.rtt, view.min_rtt) = (Duration::from_millis(rtt), Duration::from_millis(min_rtt));
             view.queue.at_least = view.rtt.saturating_sub(view.min_rtt);
             view.queue.at_most = view.rtt;
@@ -629,7 +630,7 @@ proptest! {
             view.mss = 1448;
             view.largest_window = Some(lost);
             count.observe(&view);
-            prop_assert!((routes.min(most)..=most).contains(&count.wanted()));
+            prop_assert!((routes.min(most)..=most).contains(&count.target()));
         }
     }
 
@@ -641,45 +642,46 @@ proptest! {
     ) {
         let noted = remembered.and_then(|n| learned(n, rtt_ms, 0, 0));
         let mut count = StreamCount::new(None, noted, 64);
-        let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
+        let mut copy = SimulatedCopy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 200;
         let seen = copy.run(&mut count, 300);
         let start = remembered.map_or(0, |n| n as usize).max(STREAMS_AT_START_LARGE);
         prop_assert!(seen.iter().skip(1).all(|n| *n <= start), "{seen:?}");
-        prop_assert!(count.wanted() <= STREAMS_AT_A_QUEUE, "{seen:?}");
+        prop_assert!(count.target() <= MIN_STREAMS_AT_A_QUEUE, "{seen:?}");
     }
 }
 
 #[test]
 fn receiving_ends_count_without_reports_of_sending_ends() {
-    let mut view = View {
+    let mut view = CopyObservation {
         open: 1,
         rtt: Duration::from_millis(100),
         mss: 1448,
-        ..View::default()
+        ..CopyObservation::default()
     };
     let window = Window::open(&view);
     view.now = Duration::from_secs(1);
-    let mut tally = Tally::default();
-    tally.hold(Limit::ReceiveWindow, Duration::from_millis(500));
+    let mut tally = LimitTally::default();
+    tally.add_time(Limit::ReceiveWindow, Duration::from_millis(500));
     view.receiving = tally;
     let seen = window.close(&view, false, Some(0.1)).unwrap();
     assert_eq!(seen.limit, Some(Limit::ReceiveWindow));
     // The sending end's view counts more.
-    view.sending.hold(Limit::Loss, Duration::from_millis(400));
+    view.sending
+        .add_time(Limit::Loss, Duration::from_millis(400));
     assert_eq!(
         window.close(&view, false, Some(0.1)).unwrap().limit,
         Some(Limit::Loss)
     );
     // A receiving end that only knows that the sender is the cause knows nothing.
-    let mut view = View {
+    let mut view = CopyObservation {
         open: 1,
         now: Duration::from_secs(1),
-        ..View::default()
+        ..CopyObservation::default()
     };
     view.receiving
-        .hold(Limit::Sender, Duration::from_millis(500));
-    let nothing = Window::open(&View::default())
+        .add_time(Limit::Sender, Duration::from_millis(500));
+    let nothing = Window::open(&CopyObservation::default())
         .close(&view, false, None)
         .unwrap();
     assert_eq!(nothing.limit, None);

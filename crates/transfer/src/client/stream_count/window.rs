@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use drs::{Limit, Tally};
+use drs::{Limit, LimitTally};
 use quantities::path::CongestionControl;
 
-use super::{PathConditions, Queue};
+use super::{PathConditions, QueueDelay};
 
 /// Length of a window, in time and in round trips.
 const WINDOW: Duration = Duration::from_millis(300);
@@ -21,23 +21,23 @@ const APPLICATION_WINDOW: Duration = Duration::from_secs(1);
 /// counts, in time and in round trips, and the part of it for which the limit must hold.
 const MIN_JUDGED: Duration = Duration::from_millis(150);
 const MIN_JUDGED_RTTS: u32 = 2;
-const CLEAR_PART: f64 = 0.6;
+const CLEAR_LIMIT_RATIO: f64 = 0.6;
 /// A rate that grew by less than this factor from one window to the next is steady.
 const STEADY_FACTOR: f64 = 1.15;
 
 /// A queue stands if it exceeds both this part of the round-trip time without it and this time.
-const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
+const STANDING_QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
 /// Movement of the round-trip time from which losses may be a queue's. A queue that stood when the
 /// copy began looks like a part of the path, but it moves.
 const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
 /// The same within the first round trips, when the queue has had little time to move.
-const FIRST_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
+const FIRST_QUEUE_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
 /// Number of loss signs in a window that exceed mere reordering.
 const MIN_LOSS_SIGNS: u64 = 3;
 
 /// Observation of a copy by the supervisor.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in super::super) struct View {
+pub(in super::super) struct CopyObservation {
     /// Time since the copy began.
     pub now: Duration,
     /// Bytes that the streams' connections have moved so far. They are not bytes in place, as a
@@ -53,14 +53,14 @@ pub(in super::super) struct View {
     pub open: usize,
     /// Limits of the sending ends of all streams since the copy began, as far as this side knows
     /// them.
-    pub sending: Tally,
+    pub sending: LimitTally,
     /// Limits as seen by the receiving ends, if they are on this side. They know less, but earlier.
-    pub receiving: Tally,
+    pub receiving: LimitTally,
     /// Mean round-trip time of the open streams, and the minimum known.
     pub rtt: Duration,
     pub min_rtt: Duration,
     /// Queueing delay of the path, as far as the streams' round-trip times show it.
-    pub queue: Queue,
+    pub queue: QueueDelay,
     /// Payload of a segment, in bytes.
     pub mss: u32,
     /// Segments that the sending ends retransmitted.
@@ -79,7 +79,7 @@ pub(in super::super) struct View {
     pub addresses: Option<u64>,
 }
 
-impl View {
+impl CopyObservation {
     /// Returns the conditions of the path, as far as they show.
     pub(super) fn conditions(&self) -> PathConditions {
         let segments = self.moved / u64::from(self.mss.max(1));
@@ -96,12 +96,12 @@ impl View {
 
     /// Returns true if a queue certainly stands.
     pub(super) fn has_queue(&self) -> bool {
-        self.is_more_than(self.queue.at_least, QUEUE)
+        self.is_more_than(self.queue.at_least, STANDING_QUEUE)
     }
 
     /// Returns true if a queue may stand.
     pub(super) fn may_have_queue(&self) -> bool {
-        self.is_more_than(self.queue.at_most, QUEUE)
+        self.is_more_than(self.queue.at_most, STANDING_QUEUE)
     }
 
     /// Returns true if the queue holds more than the smallest stream has in flight. The path then
@@ -118,7 +118,7 @@ impl View {
     }
 
     /// Returns the rate of a stream with the given window, in bit/s.
-    pub(super) fn carried_by(&self, window: u64) -> f64 {
+    pub(super) fn rate_with_window(&self, window: u64) -> f64 {
         window as f64 * 8.0 / self.rtt.as_secs_f64().max(1e-6)
     }
 }
@@ -126,7 +126,7 @@ impl View {
 /// A window that has begun.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    begun: View,
+    begun: CopyObservation,
     /// True if a queue certainly stood at any observation since, however short.
     had_queue: bool,
     /// True if a queue may have stood.
@@ -137,7 +137,7 @@ pub(super) struct Window {
 
 /// Result of a window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct WindowResult {
     /// Length of the window.
     pub length: Duration,
     /// Limit of the copy, or `None` if no end reported one.
@@ -155,17 +155,17 @@ pub(super) struct Seen {
 }
 
 impl Window {
-    pub(super) fn open(view: &View) -> Self {
+    pub(super) fn open(view: &CopyObservation) -> Self {
         Self {
             begun: *view,
             had_queue: view.is_more_than(view.queue.at_least, MOVING_QUEUE),
             may_have_had_queue: view.is_more_than(view.queue.at_most, MOVING_QUEUE),
-            rtt_moved: view.is_more_than(view.queue.at_most, FIRST_MOVE),
+            rtt_moved: view.is_more_than(view.queue.at_most, FIRST_QUEUE_MOVE),
         }
     }
 
     /// Records an observation in the window.
-    pub(super) fn look(&mut self, view: &View) {
+    pub(super) fn observe(&mut self, view: &CopyObservation) {
         let now = Self::open(view);
         self.had_queue |= now.had_queue;
         self.may_have_had_queue |= now.may_have_had_queue;
@@ -174,14 +174,19 @@ impl Window {
 
     /// Returns the result, once the window is long enough. `on_trial` is true if a step up must
     /// show that it pays. `before` is the rate of the last window, in bytes per second.
-    pub(super) fn close(&self, view: &View, on_trial: bool, before: Option<f64>) -> Option<Seen> {
+    pub(super) fn close(
+        &self,
+        view: &CopyObservation,
+        on_trial: bool,
+        before: Option<f64>,
+    ) -> Option<WindowResult> {
         let begun = &self.begun;
         let elapsed = view.now.saturating_sub(begun.now);
         let (tally, limit) = self.limit(view);
         let judged = tally.total() / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
         let is_judged = judged >= MIN_JUDGED.max(view.rtt.saturating_mul(MIN_JUDGED_RTTS));
         let is_clear = limit
-            .is_some_and(|(limit, part)| super::is_per_stream(limit) && part >= CLEAR_PART)
+            .is_some_and(|(limit, part)| super::is_per_stream(limit) && part >= CLEAR_LIMIT_RATIO)
             && is_judged;
         let limit = limit.map(|(limit, _)| limit);
         let (length, rtts) = match limit {
@@ -225,7 +230,7 @@ impl Window {
             }
             limit => limit,
         };
-        Some(Seen {
+        Some(WindowResult {
             length: elapsed,
             limit,
             rate,
@@ -237,17 +242,17 @@ impl Window {
     }
 
     /// Returns true if segments were lost in the window while the round-trip time did not move.
-    pub(super) fn lost_without_queue(&self, view: &View) -> bool {
+    pub(super) fn lost_without_queue(&self, view: &CopyObservation) -> bool {
         self.has_lost(view) && !self.rtt_moved
     }
 
-    fn has_lost(&self, view: &View) -> bool {
+    fn has_lost(&self, view: &CopyObservation) -> bool {
         view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS
     }
 
     /// Returns the limit of the copy, and the part of the time for which it held. A sending end
     /// knows its own limit. A receiving end that receives no report in time sees some of it.
-    fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
+    fn limit(&self, view: &CopyObservation) -> (LimitTally, Option<(Limit, f64)>) {
         let sending = view.sending.since(&self.begun.sending);
         let receiving = view.receiving.since(&self.begun.receiving);
         let tally = if sending.total() * 2 >= receiving.total() {
@@ -257,7 +262,9 @@ impl Window {
         };
         (
             tally,
-            tally.chief().filter(|(limit, _)| *limit != Limit::Sender),
+            tally
+                .dominant_limit()
+                .filter(|(limit, _)| *limit != Limit::Sender),
         )
     }
 }

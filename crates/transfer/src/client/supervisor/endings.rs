@@ -7,20 +7,20 @@ use tokio::time::{Instant, timeout};
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
-use crate::client::attempt::{CLOSE_TIMEOUT, Ended, Lost};
-use crate::client::{Connector, Side};
+use crate::client::attempt::{AttemptEnd, AttemptError, CLOSE_TIMEOUT};
+use crate::client::{ClientRole, Connector};
 use crate::error::Error;
-use crate::progress::Event;
+use crate::progress::TransferEvent;
 use crate::receive::StreamEnd;
 
 /// First pause before a lost stream is reopened. It doubles each time, up to [`MAX_RETRY_PAUSE`].
-const FIRST_RETRY_AFTER: Duration = Duration::from_millis(250);
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(4);
 /// Time for which the report of a finished copy waits for its streams to end on this side.
-const REPORT_WAITS_FOR_STREAMS: Duration = Duration::from_millis(30);
+const STREAM_END_TIMEOUT: Duration = Duration::from_millis(30);
 
 impl<C: Connector> Supervisor<'_, C> {
-    pub(super) fn ended(&mut self, mut ended: Ended) -> Result<(), Error> {
+    pub(super) fn handle_end(&mut self, mut ended: AttemptEnd) -> Result<(), Error> {
         self.finished.extend(ended.take_finished(&self.leaving));
         let current = |slot: &&mut Slot| slot.attempts == ended.attempt && slot.under_way.is_some();
         let (stands_another, may_be_known) = (self.has_accepted_stream(), self.may_be_known());
@@ -44,36 +44,38 @@ impl<C: Connector> Supervisor<'_, C> {
         let (error, retry) = match ended.result {
             Ok(StreamEnd::Finished) => return Ok(()),
             // Its remaining work has returned to the queue in either case.
-            Ok(StreamEnd::Closed) | Err(Lost::Stream(Error::Stream(_))) if retired => return Ok(()),
+            Ok(StreamEnd::Closed) | Err(AttemptError::Stream(Error::Stream(_))) if retired => {
+                return Ok(());
+            }
             Ok(StreamEnd::Closed) => (
                 Error::StreamsLost(format!("the server closed the stream over route {route}")),
                 true,
             ),
-            Err(Lost::Stream(error @ (Error::Disagreement | Error::CopyLost(_)))) => {
+            Err(AttemptError::Stream(error @ (Error::Disagreement | Error::CopyLost(_)))) => {
                 return Err(error);
             }
-            Err(Lost::Stream(error @ (Error::Refused(_) | Error::Limit(_))))
+            Err(AttemptError::Stream(error @ (Error::Refused(_) | Error::Limit(_))))
                 if !ended.accepted && stands_another =>
             {
                 surplus = true;
                 (error, false)
             }
             // The server refuses to resume the copy (LH-COPY-10).
-            Err(Lost::Stream(Error::Refused(why))) if !ended.accepted && may_be_known => {
+            Err(AttemptError::Stream(Error::Refused(why))) if !ended.accepted && may_be_known => {
                 return Err(Error::CopyLost(why));
             }
             // The server may not have noticed yet that the lost streams are gone.
-            Err(Lost::Stream(error @ Error::Limit(_)))
-                if !ended.accepted && self.run.patience.has_stood() =>
+            Err(AttemptError::Stream(error @ Error::Limit(_)))
+                if !ended.accepted && self.run.patience.was_established() =>
             {
                 (error, true)
             }
-            Err(Lost::Stream(Error::Stream(error))) => (
+            Err(AttemptError::Stream(Error::Stream(error))) => (
                 Error::StreamsLost(format!("the stream over route {route} was lost: {error}")),
                 true,
             ),
-            Err(Lost::Stream(error)) => (error, false),
-            Err(Lost::Connect(error)) => {
+            Err(AttemptError::Stream(error)) => (error, false),
+            Err(AttemptError::Connect(error)) => {
                 let retry = error.retry && (self.ever_open || *self.open.borrow() > 0);
                 let text = format!("route {route}: {}", error.message);
                 (error.into_error(text), retry)
@@ -84,7 +86,7 @@ impl<C: Connector> Supervisor<'_, C> {
             error => error.to_string(),
         };
         slot.stream = if retry {
-            let pause = FIRST_RETRY_AFTER
+            let pause = FIRST_RETRY_PAUSE
                 .saturating_mul(1 << slot.failures.min(8))
                 .min(MAX_RETRY_PAUSE);
             slot.failures += 1;
@@ -95,8 +97,8 @@ impl<C: Connector> Supervisor<'_, C> {
             SlotState::Failed
         };
         // The error that ends a copy is in its report.
-        let is_silent = surplus || self.none_left();
-        self.client.observer.event(Event::StreamLost {
+        let is_silent = surplus || self.has_no_stream_left();
+        self.client.observer.event(TransferEvent::StreamLost {
             stream: ended.opened,
             route,
             reason,
@@ -129,7 +131,7 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Returns true if the server may know the copy: it has accepted a stream, or its ACCEPT to one
     /// was lost.
     fn may_be_known(&self) -> bool {
-        self.accepted || (self.run.patience.has_stood() && self.unaccepted_losses > 0)
+        self.accepted || (self.run.patience.was_established() && self.unaccepted_losses > 0)
     }
 
     /// Winds down the streams after the end of the copy. Open streams close by themselves, one that
@@ -156,23 +158,23 @@ impl<C: Connector> Supervisor<'_, C> {
                 );
             }
         };
-        let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;
+        let _ = timeout(STREAM_END_TIMEOUT, open).await;
         // The last message of a push comes from the server. That of a pull is sent on every stream.
         // A lost connection before one of several has arrived is too unlikely to spend a round trip
         // on every copy.
-        let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
+        let needs_answer = matches!(self.side, ClientRole::Pull(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
             match needs_answer {
-                true => closing.spawn(stream.closed()),
-                false => closing.spawn(stream.said()),
+                true => closing.spawn(stream.wait_closed()),
+                false => closing.spawn(stream.wait_sent()),
             };
         }
         let others = async move {
             let all = async {
                 while let Some(ended) = tasks.join_next().await {
                     if let Some(stream) = ended.ok().and_then(|ended| ended.closing) {
-                        stream.closed().await;
+                        stream.wait_closed().await;
                     }
                 }
             };

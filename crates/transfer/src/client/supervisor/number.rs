@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
-use crate::client::joining::JoiningView;
-use crate::client::steering::DIRECT;
-use crate::client::stream_count::{RoundTrips, RouteRtt, View};
-use crate::client::{Connector, Side};
+use crate::client::joining::JoinObservation;
+use crate::client::steering::DIRECT_ROUTE;
+use crate::client::stream_count::{CopyObservation, RoundTrips, RouteRtt};
+use crate::client::{ClientRole, Connector};
 use crate::progress::Standstill;
 
 /// Maximum number of streams that a client opens before the server has reported its limit
@@ -26,25 +26,25 @@ const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
 /// they open when it shows that it lasts ([`joining`](crate::client::joining)).
 const CHOSEN_ROUTES_FROM_BYTES: u64 = 16 << 20;
 /// Pauses between observations of a copy whose bytes move, and of one at a standstill.
-const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
-const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
+const MIN_OBSERVE_PAUSE: Duration = Duration::from_millis(25);
+const MAX_OBSERVE_PAUSE: Duration = Duration::from_secs(1);
 /// The pause between observations at a standstill is its duration divided by this.
-const LOOK_PAUSE_DIVISOR: u32 = 4;
+const OBSERVE_PAUSE_DIVISOR: u32 = 4;
 /// When a stream is to be retired, the streams' bytes are compared over once to twice this time.
 const SHARE_SPAN: Duration = Duration::from_secs(1);
 
 impl<C: Connector> Supervisor<'_, C> {
     /// Observes the copy, if that is due.
-    pub(super) fn look(&mut self) {
+    pub(super) fn observe(&mut self) {
         let now = Instant::now();
         if (self.count.is_fixed() && self.steering.is_none()) || now < self.next_look {
             return;
         }
         let found = self.client.progress.bytes_found.load(Ordering::Relaxed);
         if self.steering.is_none() && found >= ALL_ROUTES_FROM_BYTES {
-            self.count.at_least(self.routes.len());
+            self.count.raise_minimum(self.routes.len());
         }
-        let view = self.view();
+        let view = self.observation();
         if view.moved != self.moved.0 {
             self.moved = (view.moved, now);
         }
@@ -53,19 +53,19 @@ impl<C: Connector> Supervisor<'_, C> {
             false if self.has_direct_failed() => Standstill::Failed,
             false => Standstill::Unopened,
         };
-        let stands_still = now.duration_since(self.moved.1) >= standstill.after();
+        let stands_still = now.duration_since(self.moved.1) >= standstill.min_duration();
         self.client
             .progress
-            .stands_still(stands_still.then_some(standstill));
-        let before = self.count.wanted();
+            .set_standstill(stands_still.then_some(standstill));
+        let before = self.count.target();
         self.count.observe(&view);
         if self.steering.is_some() && !self.spreads {
-            let lasts = self.joining.look(&JoiningView {
+            let lasts = self.joining.observe(&JoinObservation {
                 now: view.now,
                 rtt: view.rtt,
                 moved: view.moved,
                 left: view.left,
-                streams: self.count.wanted(),
+                streams: self.count.target(),
                 mss: view.mss,
             });
             // A number that the user fixed is spread over all routes, without additional streams.
@@ -78,7 +78,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 slot.share.mark(slot.moved());
             }
         }
-        let streams = self.count.wanted();
+        let streams = self.count.target();
         if streams != before {
             tracing::debug!(
                 streams,
@@ -87,33 +87,33 @@ impl<C: Connector> Supervisor<'_, C> {
                 left = view.left,
                 rtt = ?view.rtt,
                 min_rtt = ?view.min_rtt,
-                limit = ?view.sending.chief(),
+                limit = ?view.sending.dominant_limit(),
                 "another number of streams"
             );
         }
-        let still = now.duration_since(self.moved.1) / LOOK_PAUSE_DIVISOR;
-        self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
+        let still = now.duration_since(self.moved.1) / OBSERVE_PAUSE_DIVISOR;
+        self.next_look = now + still.clamp(MIN_OBSERVE_PAUSE, MAX_OBSERVE_PAUSE);
     }
 
     /// Returns true if the direct route of a copy that may use others was refused. Its other
     /// attempts may hang, as refused connections are seldom all reported.
     fn has_direct_failed(&self) -> bool {
-        let mut direct = self.slots.iter().filter(|slot| slot.route == DIRECT);
+        let mut direct = self.slots.iter().filter(|slot| slot.route == DIRECT_ROUTE);
         self.steering.is_some() && direct.any(|slot| slot.stream == SlotState::Failed)
     }
 
     /// Returns the observation on which the number of streams is based.
-    fn view(&self) -> View {
+    fn observation(&self) -> CopyObservation {
         let progress = &self.client.progress;
         let done = progress.bytes_done.load(Ordering::Relaxed);
         let found = progress.bytes_found.load(Ordering::Relaxed);
         let is_reported = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
-        let mut view = View {
+        let mut view = CopyObservation {
             now: self.begun.elapsed(),
             left: found.saturating_sub(done),
             is_unopened: !self.ever_open && *self.open.borrow() == 0,
-            is_size_unknown: !is_reported && matches!(self.side, Side::Pull(_)),
-            ..View::default()
+            is_size_unknown: !is_reported && matches!(self.side, ClientRole::Pull(_)),
+            ..CopyObservation::default()
         };
         let streams = progress.streams();
         let mut on_routes = BTreeMap::<&str, RouteRtt>::new();
@@ -124,13 +124,13 @@ impl<C: Connector> Supervisor<'_, C> {
             view.mss = view.mss.max(here.mss);
             let mut round_trips = (here.rtt, here.min_rtt);
             match self.side {
-                Side::Push(_) => {
+                ClientRole::Push(_) => {
                     view.sending.merge(&here.tally);
                     view.lost = view.lost.saturating_add(here.retransmits.into());
                     view.loss_signs = view.lost;
                     view.congestion = here.congestion.as_str().parse::<CongestionControl>().ok();
                 }
-                Side::Pull(_) => {
+                ClientRole::Pull(_) => {
                     view.sending.merge(&ends.there);
                     view.receiving.merge(&here.tally);
                     view.lost = view
@@ -160,8 +160,8 @@ impl<C: Connector> Supervisor<'_, C> {
                 .flatten()
                 .min();
         }
-        let RoundTrips { mean, least, queue } = RouteRtt::of_all(on_routes.into_values());
-        View {
+        let RoundTrips { mean, least, queue } = RouteRtt::combine(on_routes.into_values());
+        CopyObservation {
             rtt: mean,
             min_rtt: least,
             queue,
@@ -173,7 +173,9 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Returns the share of the smallest stream in the recent bytes of all open streams.
     fn least_share(&self) -> Option<f64> {
         let open = self.slots.iter().filter(|slot| slot.open().is_some());
-        let shares: Vec<u64> = open.map(|slot| slot.share.of(slot.moved())).collect();
+        let shares: Vec<u64> = open
+            .map(|slot| slot.share.recent_bytes(slot.moved()))
+            .collect();
         let all = shares
             .iter()
             .fold(0_u64, |all, share| all.saturating_add(*share));
@@ -190,11 +192,11 @@ impl<C: Connector> Supervisor<'_, C> {
         };
         let wanted = match &self.steering {
             Some(steering) if self.spreads && !self.count.is_fixed() => {
-                steering.in_all(self.count.wanted())
+                steering.total_streams(self.count.target())
             }
-            _ => self.count.wanted(),
+            _ => self.count.target(),
         };
-        let wanted = wanted.min(most).min(self.count.most());
+        let wanted = wanted.min(most).min(self.count.maximum());
         if self.client.progress.standstill().borrow().is_some() {
             self.open_on_others();
         }
@@ -202,7 +204,7 @@ impl<C: Connector> Supervisor<'_, C> {
         let may_add = Instant::now() >= self.no_more_before;
         while may_add
             && counting < wanted
-            && self.counted_by_server() < self.count.most()
+            && self.counted_by_server() < self.count.maximum()
             && let Some(route) = self.next_route()
         {
             self.open_on(route);
@@ -212,7 +214,7 @@ impl<C: Connector> Supervisor<'_, C> {
             counting -= 1;
         }
         // Before anything is open, a route that fails is replaced by the next untried one.
-        if !self.ever_open && !self.slots.is_empty() && self.none_left() {
+        if !self.ever_open && !self.slots.is_empty() && self.has_no_stream_left() {
             let mut used = self.used_routes().into_iter();
             let untried = used.find(|route| self.slots.iter().all(|slot| slot.route != *route));
             if let Some(route) = untried {
@@ -233,8 +235,9 @@ impl<C: Connector> Supervisor<'_, C> {
     /// are of no use.
     fn open_on_others(&mut self) {
         for route in self.used_routes() {
-            let may_open = self.most_on(route) > 0 && self.counted_by_server() < self.count.most();
-            if self.counting_on(route) == 0 && may_open {
+            let may_open =
+                self.max_streams_on(route) > 0 && self.counted_by_server() < self.count.maximum();
+            if self.count_on(route) == 0 && may_open {
                 self.open_on(route);
             }
         }
@@ -243,17 +246,17 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Returns the route of the next stream: of those that may have more, one with the fewest.
     fn next_route(&self) -> Option<usize> {
         let routes = match self.steering.is_some() && !self.spreads {
-            true => vec![DIRECT],
+            true => vec![DIRECT_ROUTE],
             false => self.used_routes(),
         };
         let open = routes
             .into_iter()
-            .filter(|route| self.counting_on(*route) < self.most_on(*route));
-        open.min_by_key(|route| self.counting_on(*route))
+            .filter(|route| self.count_on(*route) < self.max_streams_on(*route));
+        open.min_by_key(|route| self.count_on(*route))
     }
 
     /// Returns the number of streams that a route has or will have.
-    fn counting_on(&self, route: usize) -> usize {
+    fn count_on(&self, route: usize) -> usize {
         let slots = self.slots.iter().filter(|slot| slot.route == route);
         slots.filter(|slot| slot.counts()).count()
     }
@@ -261,7 +264,7 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Returns true if a slot counts towards the number of streams.
     fn counts(&self, slot: &Slot) -> bool {
         // There is nothing to wait for on a route that is gone.
-        let is_gone = slot.stream == SlotState::Failed && self.most_on(slot.route) == 0;
+        let is_gone = slot.stream == SlotState::Failed && self.max_streams_on(slot.route) == 0;
         slot.counts() && !is_gone
     }
 
@@ -287,25 +290,25 @@ impl<C: Connector> Supervisor<'_, C> {
             .map(|route| self.is_reserved(route))
             .collect();
         let is_reserved = |slot: &Slot| reserved.get(slot.route).is_some_and(|reserved| *reserved);
-        self.retire_of(|slot| {
+        self.retire_smallest(|slot| {
             !is_reserved(slot) && open.get(&slot.route).is_some_and(|open| *open > 1)
         })
     }
 
     /// Retires the stream that carries least, among those for which `may_go` is true.
-    pub(super) fn retire_of(&mut self, may_go: impl Fn(&Slot) -> bool) -> bool {
+    pub(super) fn retire_smallest(&mut self, may_go: impl Fn(&Slot) -> bool) -> bool {
         let slots = self.slots.iter().enumerate();
         let least = slots
             .filter(|(_, slot)| slot.open().is_some() && may_go(slot))
-            .min_by_key(|(number, slot)| (slot.share.of(slot.moved()), Reverse(*number)))
+            .min_by_key(|(number, slot)| (slot.share.recent_bytes(slot.moved()), Reverse(*number)))
             .map(|(number, _)| number);
         let Some(slot) = least.and_then(|number| self.slots.get_mut(number)) else {
             return false;
         };
         if let Some(counters) = slot.open() {
             match &self.side {
-                Side::Push(queue) => queue.retire(counters.number),
-                Side::Pull(_) => counters.retire(),
+                ClientRole::Push(queue) => queue.retire(counters.number),
+                ClientRole::Pull(_) => counters.retire(),
             }
         }
         slot.stream = SlotState::Retiring;

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::Supervisor;
 use super::slot::Slot;
 use crate::client::Connector;
-use crate::client::patience::{LOOK_INTERVAL, Outlook, PatienceView};
+use crate::client::patience::{OBSERVE_INTERVAL, OutageObservation, OutageState};
 use crate::error::Error;
-use crate::progress::{Event, StreamCounters};
+use crate::progress::{StreamCounters, TransferEvent};
 
 /// Silence after which the observer is told that the copy waits.
-const REPORTED_SILENCE: Duration = Duration::from_secs(5);
+const MIN_REPORTED_SILENCE: Duration = Duration::from_secs(5);
 
 impl<C: Connector> Supervisor<'_, C> {
     /// Returns the established streams that the server has accepted.
@@ -33,18 +33,18 @@ impl<C: Connector> Supervisor<'_, C> {
     }
 
     /// Checks whether anything arrives, if a check is due, and informs the observer.
-    pub(super) fn look_for_outage(&mut self) {
+    pub(super) fn check_outage(&mut self) {
         let now = Instant::now();
         let progress = &self.client.progress;
         let arrivals = progress.arrivals();
-        if now < self.next_outlook && self.run.patience.has_stood() == (arrivals > 0) {
+        if now < self.next_outlook && self.run.patience.was_established() == (arrivals > 0) {
             return;
         }
-        self.next_outlook = now + LOOK_INTERVAL;
+        self.next_outlook = now + OBSERVE_INTERVAL;
         let has_stream = self.has_accepted_stream();
         // A disk on this side may block all of them, which is no outage.
         let is_busy = self.accepted_streams().any(StreamCounters::is_busy);
-        self.outlook = self.run.patience.look(&PatienceView {
+        self.outlook = self.run.patience.observe(&OutageObservation {
             now,
             has_stream,
             is_busy,
@@ -55,8 +55,8 @@ impl<C: Connector> Supervisor<'_, C> {
                 .saturating_add(progress.bytes_done.load(Ordering::Relaxed)),
         });
         let silence = match self.outlook {
-            Outlook::Waiting(silence) => Some(silence),
-            Outlook::Opening | Outlook::Carried | Outlook::Lost(_) => None,
+            OutageState::Waiting(silence) => Some(silence),
+            OutageState::Opening | OutageState::Carried | OutageState::Lost(_) => None,
         };
         self.report_silence(silence);
     }
@@ -65,19 +65,21 @@ impl<C: Connector> Supervisor<'_, C> {
     pub(super) fn report_silence(&mut self, silence: Option<Duration>) {
         self.client.progress.set_silence(silence);
         match (silence, self.reported_wait) {
-            (Some(silence), None) if silence < REPORTED_SILENCE => {}
+            (Some(silence), None) if silence < MIN_REPORTED_SILENCE => {}
             (Some(silence), before) => {
                 self.reported_wait = Some(silence);
                 if before.is_none() {
                     let patience = self.client.patience;
                     self.client
                         .observer
-                        .event(Event::Waiting { silence, patience });
+                        .event(TransferEvent::Waiting { silence, patience });
                 }
             }
             (None, Some(after)) => {
                 self.reported_wait = None;
-                self.client.observer.event(Event::Back { after });
+                self.client
+                    .observer
+                    .event(TransferEvent::ArrivalResumed { after });
             }
             (None, None) => {}
         }
@@ -86,7 +88,7 @@ impl<C: Connector> Supervisor<'_, C> {
     /// Returns true if a stream that is due may be opened now. In an outage, one per route is
     /// enough to detect its end.
     pub(super) fn may_start(&self, slot: &Slot) -> bool {
-        if !self.run.patience.has_stood() || self.has_accepted_stream() {
+        if !self.run.patience.was_established() || self.has_accepted_stream() {
             return true;
         }
         let others = self.slots.iter().filter(|other| other.route == slot.route);
@@ -94,7 +96,7 @@ impl<C: Connector> Supervisor<'_, C> {
     }
 
     /// Returns the error of a copy whose outage has lasted too long.
-    pub(super) fn lose_patience(&mut self, outage: Duration) -> Error {
+    pub(super) fn outage_error(&mut self, outage: Duration) -> Error {
         self.client.progress.set_silence(None);
         let waited = Time(Duration::from_secs(outage.as_secs()));
         match self.give_up() {

@@ -7,23 +7,23 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use super::slot::{Slot, SlotState};
-use crate::client::steering::{DIRECT, RouteLook};
-use crate::client::{Connector, Side};
-use crate::progress::{Event, RouteStanding};
+use crate::client::steering::{DIRECT_ROUTE, RouteObservation};
+use crate::client::{ClientRole, Connector};
+use crate::progress::{RouteStanding, TransferEvent};
 
 impl<C: Connector> Supervisor<'_, C> {
     /// Returns the numbers of the routes that streams may use.
     pub(super) fn used_routes(&self) -> Vec<usize> {
         match &self.steering {
-            Some(steering) => steering.used().collect(),
+            Some(steering) => steering.used_routes().collect(),
             None => (0..self.routes.len().max(1)).collect(),
         }
     }
 
     /// Returns the maximum number of streams of `route`.
-    pub(super) fn most_on(&self, route: usize) -> usize {
+    pub(super) fn max_streams_on(&self, route: usize) -> usize {
         self.steering.as_ref().map_or(usize::MAX, |steering| {
-            steering.most(route, self.count.wanted())
+            steering.max_streams(route, self.count.target())
         })
     }
 
@@ -39,10 +39,10 @@ impl<C: Connector> Supervisor<'_, C> {
         let (Some(plan), Some(steering)) = (&mut self.plan, &mut self.steering) else {
             return;
         };
-        let before: Vec<usize> = steering.used().collect();
+        let before: Vec<usize> = steering.used_routes().collect();
         let plan = plan.borrow_and_update().clone();
         steering.set_used(&plan.beside, &plan.reserved);
-        let after: Vec<usize> = steering.used().collect();
+        let after: Vec<usize> = steering.used_routes().collect();
         if before == after {
             return;
         }
@@ -53,7 +53,7 @@ impl<C: Connector> Supervisor<'_, C> {
         ] {
             for route in routes
                 .iter()
-                .filter(|route| **route != DIRECT && !others.contains(route))
+                .filter(|route| **route != DIRECT_ROUTE && !others.contains(route))
             {
                 self.report(
                     *route,
@@ -66,7 +66,7 @@ impl<C: Connector> Supervisor<'_, C> {
     }
 
     fn report(&self, route: usize, standing: RouteStanding, reason: String) {
-        self.client.observer.event(Event::RouteJudged {
+        self.client.observer.event(TransferEvent::RouteJudged {
             route: self.routes.get(route).cloned().unwrap_or_default(),
             standing,
             reason,
@@ -79,7 +79,7 @@ impl<C: Connector> Supervisor<'_, C> {
             return;
         };
         let (mut looks, mut rtt) = (
-            vec![RouteLook::default(); self.routes.len()],
+            vec![RouteObservation::default(); self.routes.len()],
             Duration::ZERO,
         );
         for slot in &self.slots {
@@ -94,8 +94,8 @@ impl<C: Connector> Supervisor<'_, C> {
                 // This end does not know what work a server has for a stream. The server's own
                 // reports show it.
                 look.busy |= match &self.side {
-                    Side::Push(queue) => queue.carries(open.number),
-                    Side::Pull(_) => true,
+                    ClientRole::Push(queue) => queue.carries(open.number),
+                    ClientRole::Pull(_) => true,
                 };
             }
             look.moved = look.moved.saturating_add(slot.moved());
@@ -110,7 +110,7 @@ impl<C: Connector> Supervisor<'_, C> {
             look.gone =
                 slots.peek().is_some() && slots.all(|slot| slot.stream == SlotState::Failed);
         }
-        let judged = steering.look(self.begun.elapsed(), rtt, &looks);
+        let judged = steering.observe(self.begun.elapsed(), rtt, &looks);
         self.steering = Some(steering);
         for judged in judged {
             if judged.standing == RouteStanding::Stalled {
@@ -125,12 +125,12 @@ impl<C: Connector> Supervisor<'_, C> {
             self.report(judged.route, judged.standing, judged.reason);
         }
         for route in 0..self.routes.len() {
-            self.hold_to(route, self.most_on(route));
+            self.limit_route(route, self.max_streams_on(route));
         }
     }
 
     /// Reduces a route to `most` streams. Open streams take no more work, others are given up.
-    fn hold_to(&mut self, route: usize, most: usize) {
+    fn limit_route(&mut self, route: usize, most: usize) {
         let mut counting = self
             .slots
             .iter()
@@ -150,7 +150,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 counting -= 1;
             }
         }
-        while counting > most && self.retire_of(|slot| slot.route == route) {
+        while counting > most && self.retire_smallest(|slot| slot.route == route) {
             counting -= 1;
         }
     }

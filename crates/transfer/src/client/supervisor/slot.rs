@@ -15,7 +15,7 @@ pub(super) struct Slot {
     pub failures: u32,
     /// Counters of the streams that were open here, once there was one.
     pub counters: Arc<OnceLock<Arc<StreamCounters>>>,
-    pub share: Share,
+    pub share: ByteShare,
     /// Number of attempts so far, and the handle that aborts the current one.
     pub attempts: u64,
     pub under_way: Option<AbortHandle>,
@@ -23,19 +23,19 @@ pub(super) struct Slot {
 
 /// Bytes that the streams of a slot had moved at the last two marks.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Share {
+pub(super) struct ByteShare {
     before: u64,
     marked: u64,
 }
 
-impl Share {
+impl ByteShare {
     pub fn mark(&mut self, moved: u64) {
         self.before = self.marked;
         self.marked = moved;
     }
 
     /// Returns the bytes moved since the mark before the last one.
-    pub fn of(self, moved: u64) -> u64 {
+    pub fn recent_bytes(self, moved: u64) -> u64 {
         moved.saturating_sub(self.before)
     }
 }
@@ -61,7 +61,7 @@ impl Slot {
             stream: SlotState::Due(Instant::now()),
             failures: 0,
             counters: Arc::default(),
-            share: Share::default(),
+            share: ByteShare::default(),
             attempts: 0,
             under_way: None,
         }
@@ -91,7 +91,7 @@ impl Slot {
             under_way.abort();
         }
         if let Some(counters) = self.open() {
-            counters.closed(None);
+            counters.record_closed(None);
         }
         self.stream = SlotState::Free;
     }

@@ -60,7 +60,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
     let good = *blake3::hash(b"content").as_bytes();
     let offered = |id: u64, path: &[u8], hash: Option<[u8; 32]>| {
         let head = entry(id, path);
-        Frame::Offer(Offer {
+        Frame::Offer(FileOffer {
             head,
             ..offer(path, hash)
         })
@@ -200,7 +200,7 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         placement: None,
     };
     let failure = Failure::new(FailureKind::Exists);
-    let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
+    let results = |outcome: Result<EntryOutcome, Failure>| -> Vec<Frame> {
         let result = |id| Frame::Result {
             id,
             outcome: outcome.clone(),
@@ -245,13 +245,13 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
     };
     let wanted_in_the_clear = [vec![accept_clear], wanted[1..].to_vec()].concat();
     let note = Frame::Failed {
-        head: Head {
+        head: EntryHead {
             id: crate::wire::NO_ENTRY,
             ..entry(0, b"d")
         },
         failure: failure.clone(),
     };
-    let mut wrong_done = results(Ok(Written::New));
+    let mut wrong_done = results(Ok(EntryOutcome::New));
     wrong_done.extend([note, Frame::Done { manifest: [7; 32] }]);
     let mut everything = Vec::new();
     for (_, frame) in all()
@@ -264,11 +264,14 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         ("in-place", encoded(&in_place)),
         ("in-place-beyond-the-end", encoded(&beyond)),
         ("another-instance", encoded(&[instance(1), instance(2)])),
-        ("all-written", encoded(&results(Ok(Written::New)))),
+        ("all-written", encoded(&results(Ok(EntryOutcome::New)))),
         ("all-wanted", encoded(&wanted)),
         ("all-wanted-in-the-clear", encoded(&wanted_in_the_clear)),
-        ("all-unchanged", encoded(&results(Ok(Written::Unchanged)))),
-        ("all-there", encoded(&results(Ok(Written::Same)))),
+        (
+            "all-unchanged",
+            encoded(&results(Ok(EntryOutcome::Unchanged))),
+        ),
+        ("all-there", encoded(&results(Ok(EntryOutcome::Same)))),
         ("all-failed", encoded(&results(Err(failure)))),
         ("acknowledged", encoded(&acknowledged.collect::<Vec<_>>())),
         ("done-with-another-hash", encoded(&wrong_done)),

@@ -1,28 +1,31 @@
 //! Entries that arrive in one frame: SMALL, DIRECTORY, SYMLINK, FAILED.
 
-use super::{Action, Directory, Ledger, Parts, result};
+use super::{CopyLedger, Directory, LedgerAction, LedgerTypes, result};
 use crate::error::{Failure, FailureKind};
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::store::MadeDir;
-use crate::wire::{Head, Meta, Written};
+use crate::wire::{EntryHead, EntryOutcome, Meta};
 
 /// Maximum memory for directories that are kept until the end, when permissions and times are set
 /// (LH-COPY-30).
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
-impl<P: Parts> Ledger<P> {
+impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles an entry in one frame. Returns true if it must be written, followed by
     /// [`Self::entry_written`]. Otherwise the requester is answered now, or together with earlier
     /// ones.
     pub(crate) fn entry(
         &mut self,
-        head: &Head,
+        head: &EntryHead,
         is_directory: bool,
         asker: P::Asker,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
         if let Some(outcome) = self.recorded(head.id) {
-            out.push(Action::Answer(asker, (result(head.id, outcome), None)));
+            out.push(LedgerAction::Answer(
+                asker,
+                (result(head.id, outcome), None),
+            ));
             return false;
         }
         if let Some(askers) = self.being_written.get_mut(&head.id) {
@@ -30,8 +33,11 @@ impl<P: Parts> Ledger<P> {
             return false;
         }
         if is_directory && let Err(failure) = self.reserve(head) {
-            let outcome = self.record(head, Record::Directory, Err(failure), out);
-            out.push(Action::Answer(asker, (result(head.id, outcome), None)));
+            let outcome = self.record(head, ManifestRecord::Directory, Err(failure), out);
+            out.push(LedgerAction::Answer(
+                asker,
+                (result(head.id, outcome), None),
+            ));
             self.conclude(out);
             return false;
         }
@@ -40,15 +46,15 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Reserves memory for a directory.
-    fn reserve(&mut self, head: &Head) -> Result<(), Failure> {
+    fn reserve(&mut self, head: &EntryHead) -> Result<(), Failure> {
         let cost = directory_bytes(head);
         if self.memory.directories + cost > MAX_DIRECTORY_BYTES {
-            return Err(Failure::with(
+            return Err(Failure::with_detail(
                 FailureKind::Limit,
                 "too many directories in one copy",
             ));
         }
-        self.fits(cost)?;
+        self.check_room(cost)?;
         self.memory.directories += cost;
         Ok(())
     }
@@ -56,15 +62,15 @@ impl<P: Parts> Ledger<P> {
     /// Notes the outcome of a file in one frame, or a link.
     pub(crate) fn entry_written(
         &mut self,
-        head: &Head,
-        record: Record<'_>,
-        outcome: Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
+        head: &EntryHead,
+        record: ManifestRecord<'_>,
+        outcome: Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         if self.recorded(head.id).is_none()
-            && let (Ok(_), Record::File { size, .. }) = (&outcome, record)
+            && let (Ok(_), ManifestRecord::File { size, .. }) = (&outcome, record)
         {
-            out.push(Action::Count(size as i64));
+            out.push(LedgerAction::Count(size as i64));
         }
         self.settle(head, record, outcome, out);
     }
@@ -73,11 +79,11 @@ impl<P: Parts> Ledger<P> {
     /// written.
     pub(crate) fn directory_made(
         &mut self,
-        head: &Head,
+        head: &EntryHead,
         meta: Meta,
         made: Result<MadeDir, Failure>,
         finish: bool,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         match made {
             Ok(made) if finish => self.directories.push(Directory {
@@ -93,47 +99,56 @@ impl<P: Parts> Ledger<P> {
             }
         }
         let outcome = made.map(|made| match made {
-            MadeDir::New => Written::New,
-            MadeDir::Earlier | MadeDir::Overwritten | MadeDir::Kept => Written::Same,
+            MadeDir::New => EntryOutcome::New,
+            MadeDir::Earlier | MadeDir::Overwritten | MadeDir::Kept => EntryOutcome::Same,
         });
-        self.settle(head, Record::Directory, outcome, out);
+        self.settle(head, ManifestRecord::Directory, outcome, out);
     }
 
     /// Handles FAILED: the sender could not read an entry. A file that had begun to arrive in
     /// blocks fails too, unless it is being committed, which then decides the outcome (LH-COPY-23).
     pub(crate) fn failed(
         &mut self,
-        head: &Head,
+        head: &EntryHead,
         failure: Failure,
         asker: P::Asker,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         if let Some(askers) = self.being_written.get_mut(&head.id) {
             askers.push(asker);
             return;
         }
         if let Some(file) = self.files.get_mut(&head.id)
-            && file.is_being_placed()
+            && file.is_being_committed()
         {
             file.end_asked.push(asker);
             return;
         }
         if let Some(outcome) = self.recorded(head.id) {
-            out.push(Action::Answer(asker, (result(head.id, outcome), None)));
+            out.push(LedgerAction::Answer(
+                asker,
+                (result(head.id, outcome), None),
+            ));
             return;
         }
         // The sender knows the reason, so only the kind is returned.
         let answer = Failure::new(failure.kind);
         self.being_written.insert(head.id, vec![asker]);
-        self.settle_as(head, Record::Failed, Err(failure), Some(answer), out);
+        self.settle_as(
+            head,
+            ManifestRecord::Failed,
+            Err(failure),
+            Some(answer),
+            out,
+        );
     }
 
     fn settle(
         &mut self,
-        head: &Head,
-        record: Record<'_>,
-        outcome: Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
+        head: &EntryHead,
+        record: ManifestRecord<'_>,
+        outcome: Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         self.settle_as(head, record, outcome, None, out);
     }
@@ -142,11 +157,11 @@ impl<P: Parts> Ledger<P> {
     /// given.
     fn settle_as(
         &mut self,
-        head: &Head,
-        record: Record<'_>,
-        outcome: Result<Written, Failure>,
+        head: &EntryHead,
+        record: ManifestRecord<'_>,
+        outcome: Result<EntryOutcome, Failure>,
         reported: Option<Failure>,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         let outcome = self.record(head, record, outcome, out);
         // A file that had begun to arrive in blocks, and then came in one frame or failed at its
@@ -157,7 +172,7 @@ impl<P: Parts> Ledger<P> {
             (outcome, _) => outcome,
         };
         for asker in self.being_written.remove(&head.id).unwrap_or_default() {
-            out.push(Action::Answer(
+            out.push(LedgerAction::Answer(
                 asker,
                 (result(head.id, answer.clone()), None),
             ));
@@ -167,6 +182,6 @@ impl<P: Parts> Ledger<P> {
 }
 
 /// Returns the memory of a directory until it is finished, in bytes.
-fn directory_bytes(head: &Head) -> u64 {
+fn directory_bytes(head: &EntryHead) -> u64 {
     (head.path.as_bytes().len() + size_of::<Directory>()) as u64
 }

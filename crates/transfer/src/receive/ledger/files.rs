@@ -11,11 +11,14 @@ mod conclude;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Action, Answer, BlockWrite, Ledger, Parts, Rejected, is_worth_keeping, result};
+use super::{
+    AnswerFrames, BlockWrite, CopyLedger, LedgerAction, LedgerTypes, Rejection, is_worth_keeping,
+    result,
+};
 use crate::error::{Failure, FailureKind};
-use crate::store::Announced;
+use crate::store::AnnouncedFile;
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
-use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES};
+use crate::wire::{Block, EntryHead, Frame, MAX_HAVE_SUBTREES};
 
 /// Maximum number of unfinished files at once (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
@@ -27,26 +30,26 @@ const RUN_BYTES: u64 = 192;
 
 /// Classification of a block whose data is about to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expected {
+pub(crate) enum BlockClass {
     /// Part of an entry that has been answered. Its data may be dropped.
     Settled,
     /// Part of a file of `size` bytes, with or without a permit among the open files.
-    Wanted { size: u64, has_place: bool },
+    Wanted { size: u64, has_permit: bool },
 }
 
 /// A file that arrives in blocks.
-pub(super) struct ArrivingFile<P: Parts> {
-    announced: Arc<Announced>,
+pub(super) struct ArrivingFile<P: LedgerTypes> {
+    announced: Arc<AnnouncedFile>,
     tree: TreeHash,
     /// True if an earlier copy has left a part of it.
     is_resumed: bool,
     /// Maximum number of runs so far. Memory allocated for them is kept.
     most_runs: usize,
     /// Blocks that have arrived and are not written yet, by their offset.
-    in_flight: HashMap<u64, InFlight<P>>,
+    in_flight: HashMap<u64, ArrivingBlock<P>>,
     /// Blocks that are hashed and wait for the writer.
     queue: VecDeque<(Block, BlockHash, P::Data)>,
-    writer: Writer<P>,
+    writer: WriterState<P>,
     /// The sender's hash, once received.
     end: Option<Hash>,
     pub(super) end_asked: Vec<P::Asker>,
@@ -55,13 +58,13 @@ pub(super) struct ArrivingFile<P: Parts> {
 }
 
 /// A block that is being hashed, waits, or is being written.
-struct InFlight<P: Parts> {
+struct ArrivingBlock<P: LedgerTypes> {
     hash: Option<BlockHash>,
     askers: Vec<P::Asker>,
 }
 
 /// State of the file's writer.
-enum Writer<P: Parts> {
+enum WriterState<P: LedgerTypes> {
     /// The file has no permit among the open files yet.
     Unopened,
     /// The file was refused a permit.
@@ -71,12 +74,12 @@ enum Writer<P: Parts> {
     /// A write is in progress.
     Writing,
     /// The file is being committed.
-    Placing,
+    Committing,
 }
 
-impl<P: Parts> ArrivingFile<P> {
-    pub(super) fn is_being_placed(&self) -> bool {
-        matches!(self.writer, Writer::Placing)
+impl<P: LedgerTypes> ArrivingFile<P> {
+    pub(super) fn is_being_committed(&self) -> bool {
+        matches!(self.writer, WriterState::Committing)
     }
 
     fn bytes(&self) -> u64 {
@@ -84,13 +87,13 @@ impl<P: Parts> ArrivingFile<P> {
     }
 
     /// Starts the next waiting write. The writer is idle or has just returned `file`.
-    fn write_next(&mut self, file: P::File, out: &mut Vec<Action<P>>) {
+    fn write_next(&mut self, file: P::File, out: &mut Vec<LedgerAction<P>>) {
         let Some((block, hash, data)) = self.queue.pop_front() else {
-            self.writer = Writer::Idle(file);
+            self.writer = WriterState::Idle(file);
             return;
         };
-        self.writer = Writer::Writing;
-        out.push(Action::Write(BlockWrite {
+        self.writer = WriterState::Writing;
+        out.push(LedgerAction::Write(BlockWrite {
             announced: self.announced.clone(),
             file,
             block,
@@ -100,7 +103,7 @@ impl<P: Parts> ArrivingFile<P> {
     }
 }
 
-impl<P: Parts> Ledger<P> {
+impl<P: LedgerTypes> CopyLedger<P> {
     /// Returns the memory for beginning a file with `subtrees`, in addition to that of any event.
     pub(crate) fn bytes_of(subtrees: &[Subtree]) -> u64 {
         (subtrees.len() as u64).saturating_mul(RUN_BYTES)
@@ -113,10 +116,10 @@ impl<P: Parts> Ledger<P> {
     /// [`Rejected`] if the stream that brought it must end.
     pub(crate) fn announce(
         &mut self,
-        announced: Announced,
+        announced: AnnouncedFile,
         in_place: &[Subtree],
-        out: &mut Vec<Action<P>>,
-    ) -> Result<(), Rejected> {
+        out: &mut Vec<LedgerAction<P>>,
+    ) -> Result<(), Rejection> {
         let id = announced.head.id;
         if self.recorded(id).is_some() {
             return Ok(());
@@ -125,32 +128,32 @@ impl<P: Parts> Ledger<P> {
             // LH-COPY-13.
             return match *file.announced == announced {
                 true => Ok(()),
-                false => Err(Rejected::Protocol("it describes one file in two ways")),
+                false => Err(Rejection::Protocol("it describes one file in two ways")),
             };
         }
         if self.files.len() >= MAX_DESCRIBED_FILES {
-            return Err(Rejected::Protocol("it has too many files open at once"));
+            return Err(Rejection::Protocol("it has too many files open at once"));
         }
-        let tree = begin(announced.size, announced.block_log2, in_place);
+        let tree = initial_tree(announced.size, announced.block_log2, in_place);
         let counted = tree.covered();
         let file = ArrivingFile {
-            most_runs: tree.held(),
+            most_runs: tree.subtree_count(),
             announced: Arc::new(announced),
             tree,
             is_resumed: counted > 0,
             in_flight: HashMap::new(),
             queue: VecDeque::new(),
-            writer: Writer::Unopened,
+            writer: WriterState::Unopened,
             end: None,
             end_asked: Vec::new(),
             counted,
         };
         let bytes = file.bytes();
-        self.fits(bytes).map_err(Rejected::Limit)?;
+        self.check_room(bytes).map_err(Rejection::Limit)?;
         self.memory.files += bytes;
         self.files.insert(id, file);
         if counted > 0 {
-            out.push(Action::Count(counted as i64));
+            out.push(LedgerAction::Count(counted as i64));
         }
         Ok(())
     }
@@ -159,10 +162,10 @@ impl<P: Parts> Ledger<P> {
     ///
     /// # Errors
     /// [`Rejected::Protocol`] if it does not belong to a described file (LH-COPY-14).
-    pub(crate) fn expects(&self, block: &Block) -> Result<Expected, Rejected> {
+    pub(crate) fn classify_block(&self, block: &Block) -> Result<BlockClass, Rejection> {
         let Some(file) = self.files.get(&block.id) else {
             return match self.recorded(block.id) {
-                Some(_) => Ok(Expected::Settled),
+                Some(_) => Ok(BlockClass::Settled),
                 None => Err(UNDESCRIBED),
             };
         };
@@ -171,32 +174,32 @@ impl<P: Parts> Ledger<P> {
             && block.offset < size
             && u64::from(block.len) == whole.min(size - block.offset);
         if !fits {
-            return Err(Rejected::Protocol("a block does not fit its file"));
+            return Err(Rejection::Protocol("a block does not fit its file"));
         }
-        Ok(Expected::Wanted {
+        Ok(BlockClass::Wanted {
             size,
-            has_place: !matches!(file.writer, Writer::Unopened),
+            has_permit: !matches!(file.writer, WriterState::Unopened),
         })
     }
 
     /// Gives a file its permit among the open files, or the reason why it has none. Returns the
     /// permit if the file got one earlier.
-    pub(crate) fn give_place(
+    pub(crate) fn assign_permit(
         &mut self,
         id: u64,
         place: Result<P::File, Failure>,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) -> Option<P::File> {
         let Some(file) = self.files.get_mut(&id) else {
             return place.ok();
         };
         match (&file.writer, place) {
-            (Writer::Unopened, Ok(place)) => {
+            (WriterState::Unopened, Ok(place)) => {
                 file.write_next(place, out);
                 None
             }
-            (Writer::Unopened, Err(failure)) => {
-                file.writer = Writer::Refused(failure.clone());
+            (WriterState::Unopened, Err(failure)) => {
+                file.writer = WriterState::Refused(failure.clone());
                 if !file.queue.is_empty() {
                     self.fail_file(id, failure, out);
                 }
@@ -209,16 +212,16 @@ impl<P: Parts> Ledger<P> {
     /// Handles an arrived block. Returns true if it must be hashed, followed by
     /// [`Self::block_hashed`]. Otherwise the requester is answered now, or together with earlier
     /// ones.
-    pub(crate) fn block(
+    pub(crate) fn block_arrived(
         &mut self,
         block: &Block,
         asker: P::Asker,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
         let Some(file) = self.files.get_mut(&block.id) else {
             // LH-COPY-20: this includes a failure whose earlier report was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
-            out.push(Action::Answer(
+            out.push(LedgerAction::Answer(
                 asker,
                 block_answer(block.id, block.offset, failed),
             ));
@@ -229,13 +232,13 @@ impl<P: Parts> Ledger<P> {
             return false;
         }
         if file.tree.covers(block.offset) {
-            out.push(Action::Answer(
+            out.push(LedgerAction::Answer(
                 asker,
                 block_answer(block.id, block.offset, None),
             ));
             return false;
         }
-        let in_flight = InFlight {
+        let in_flight = ArrivingBlock {
             hash: None,
             askers: vec![asker],
         };
@@ -249,7 +252,7 @@ impl<P: Parts> Ledger<P> {
         block: Block,
         hash: BlockHash,
         data: P::Data,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         let id = block.id;
         let Some(file) = self.files.get_mut(&id) else {
@@ -260,10 +263,10 @@ impl<P: Parts> Ledger<P> {
         };
         in_flight.hash = Some(hash);
         file.queue.push_back((block, hash, data));
-        match std::mem::replace(&mut file.writer, Writer::Writing) {
-            Writer::Idle(place) => file.write_next(place, out),
-            Writer::Refused(failure) => {
-                file.writer = Writer::Refused(failure.clone());
+        match std::mem::replace(&mut file.writer, WriterState::Writing) {
+            WriterState::Idle(place) => file.write_next(place, out),
+            WriterState::Refused(failure) => {
+                file.writer = WriterState::Refused(failure.clone());
                 self.fail_file(id, failure, out);
             }
             other => file.writer = other,
@@ -272,9 +275,13 @@ impl<P: Parts> Ledger<P> {
 
     /// Fails a file because a block does not have the hash that its sender gave. Its data was
     /// changed in transit (LH-COPY-44).
-    pub(crate) fn block_changed(&mut self, id: u64, out: &mut Vec<Action<P>>) {
+    pub(crate) fn block_changed(&mut self, id: u64, out: &mut Vec<LedgerAction<P>>) {
         let what = "its data was changed on the way";
-        self.fail_file(id, Failure::with(FailureKind::Verification, what), out);
+        self.fail_file(
+            id,
+            Failure::with_detail(FailureKind::Verification, what),
+            out,
+        );
     }
 
     /// Handles a written block, and takes back the file from its writer.
@@ -284,17 +291,17 @@ impl<P: Parts> Ledger<P> {
         offset: u64,
         place: P::File,
         written: Result<(), Failure>,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         let Some(file) = self.files.get_mut(&id) else {
             // The file failed in the meantime.
             let failed = self.recorded(id).and_then(Result::err);
             let keep = failed.is_some_and(|failure| is_worth_keeping(&failure));
-            out.push(Action::Discard { file: place, keep });
+            out.push(LedgerAction::Discard { file: place, keep });
             return;
         };
         if let Err(failure) = written {
-            file.writer = Writer::Idle(place);
+            file.writer = WriterState::Idle(place);
             self.fail_file(id, failure, out);
             return;
         }
@@ -303,10 +310,10 @@ impl<P: Parts> Ledger<P> {
         if let Some(hash) = hash {
             file.tree.insert(offset, hash);
         }
-        let more_runs = file.tree.held().saturating_sub(file.most_runs);
+        let more_runs = file.tree.subtree_count().saturating_sub(file.most_runs);
         if let Err(failure) = self.account_runs(id, more_runs) {
             if let Some(file) = self.files.get_mut(&id) {
-                file.writer = Writer::Idle(place);
+                file.writer = WriterState::Idle(place);
             }
             out.extend(answers(
                 askers,
@@ -320,7 +327,7 @@ impl<P: Parts> Ledger<P> {
             let whole = 1u64 << file.announced.block_log2;
             let len = whole.min(file.announced.size.saturating_sub(offset));
             file.counted += len;
-            out.push(Action::Count(len as i64));
+            out.push(LedgerAction::Count(len as i64));
             file.write_next(place, out);
         }
         self.conclude_file(id, out);
@@ -329,7 +336,7 @@ impl<P: Parts> Ledger<P> {
     /// Returns HAVE with the parts in place, from offset `from`, of a file that an earlier copy
     /// began. Also returns the offset where there may be more (LH-COPY-36). For other files, HAVE
     /// is empty.
-    pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
+    pub(crate) fn have_frame(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id)?;
         let most = if file.is_resumed {
             MAX_HAVE_SUBTREES + 1
@@ -353,7 +360,7 @@ impl<P: Parts> Ledger<P> {
             return Ok(());
         }
         let bytes = more as u64 * RUN_BYTES;
-        self.fits(bytes)?;
+        self.check_room(bytes)?;
         self.memory.files += bytes;
         if let Some(file) = self.files.get_mut(&id) {
             file.most_runs += more;
@@ -364,7 +371,7 @@ impl<P: Parts> Ledger<P> {
 
 /// Returns the tree of a file with the subtrees `in_place`. If these do not fit, the journal
 /// belongs to another file and the tree is empty.
-fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
+fn initial_tree(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     let mut tree = TreeHash::new(size, block_log2);
     for subtree in in_place {
         if !tree.insert_subtree(*subtree) {
@@ -374,21 +381,24 @@ fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     tree
 }
 
-const UNDESCRIBED: Rejected = Rejected::Protocol("it sends part of a file it has not described");
+const UNDESCRIBED: Rejection = Rejection::Protocol("it sends part of a file it has not described");
 
 /// Returns ACK, followed by RESULT if the file has failed.
-fn block_answer(id: u64, offset: u64, failure: Option<Failure>) -> Answer {
+fn block_answer(id: u64, offset: u64, failure: Option<Failure>) -> AnswerFrames {
     let ack = Frame::Ack { id, offset };
     (ack, failure.map(|failure| result(id, Err(failure))))
 }
 
-fn answers<P: Parts>(askers: Vec<P::Asker>, answer: &Answer) -> impl Iterator<Item = Action<P>> {
+fn answers<P: LedgerTypes>(
+    askers: Vec<P::Asker>,
+    answer: &AnswerFrames,
+) -> impl Iterator<Item = LedgerAction<P>> {
     askers
         .into_iter()
-        .map(move |asker| Action::Answer(asker, answer.clone()))
+        .map(move |asker| LedgerAction::Answer(asker, answer.clone()))
 }
 
 /// Returns the memory of a described file, in bytes.
-fn file_bytes(head: &Head) -> u64 {
+fn file_bytes(head: &EntryHead) -> u64 {
     FILE_BYTES + head.path.as_bytes().len() as u64
 }

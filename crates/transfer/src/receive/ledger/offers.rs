@@ -1,23 +1,23 @@
 //! Files that may not need to travel: they are offered before they are sent, or announced as links.
 //! The receiver checks each on a thread.
 
-use super::{Action, Ledger, Parts, result};
+use super::{CopyLedger, LedgerAction, LedgerTypes, result};
 use crate::error::Failure;
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::store::Comparison;
-use crate::wire::{Frame, HardLink, Head, Offer, Written};
+use crate::wire::{EntryHead, EntryOutcome, FileOffer, Frame, HardLink};
 
 /// The sender's reason why a file need not travel.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Claim<'a> {
+pub(crate) enum SkipClaim<'a> {
     /// The receiver may have the file.
-    Offer(&'a Offer),
+    Offer(&'a FileOffer),
     /// It is another name of a file in place.
     Link(&'a HardLink),
 }
 
-impl Claim<'_> {
-    fn head(&self) -> &Head {
+impl SkipClaim<'_> {
+    fn head(&self) -> &EntryHead {
         match self {
             Self::Offer(offer) => &offer.head,
             Self::Link(link) => &link.head,
@@ -32,26 +32,26 @@ impl Claim<'_> {
     }
 
     /// Returns the outcome of the file if it need not be sent.
-    fn written(&self) -> Written {
+    fn written(&self) -> EntryOutcome {
         match self {
-            Self::Offer(_) => Written::Unchanged,
-            Self::Link(_) => Written::Linked,
+            Self::Offer(_) => EntryOutcome::Unchanged,
+            Self::Link(_) => EntryOutcome::Linked,
         }
     }
 
     /// Returns the record for the manifest in that case (LH-COPY-42, LH-COPY-47).
-    fn record(&self) -> Record<'_> {
+    fn record(&self) -> ManifestRecord<'_> {
         match self {
-            Self::Offer(Offer {
+            Self::Offer(FileOffer {
                 size,
                 hash: Some(hash),
                 ..
-            }) => Record::File { size: *size, hash },
-            Self::Offer(Offer { size, meta, .. }) => Record::Unchanged {
+            }) => ManifestRecord::File { size: *size, hash },
+            Self::Offer(FileOffer { size, meta, .. }) => ManifestRecord::Unchanged {
                 size: *size,
                 mtime: meta.mtime,
             },
-            Self::Link(link) => Record::HardLink {
+            Self::Link(link) => ManifestRecord::HardLink {
                 size: link.size,
                 source: link.first.0,
                 path: &link.first.1,
@@ -60,18 +60,18 @@ impl Claim<'_> {
     }
 }
 
-impl<P: Parts> Ledger<P> {
+impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles OFFER or HARD_LINK. Returns true if it must be checked, followed by
     /// [`Self::compared`]. Otherwise the requester is answered now, or together with earlier ones.
-    pub(crate) fn claimed(
+    pub(crate) fn handle_claim(
         &mut self,
-        claim: Claim<'_>,
+        claim: SkipClaim<'_>,
         asker: P::Asker,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) -> bool {
         let id = claim.head().id;
         if let Some(outcome) = self.recorded(id) {
-            out.push(Action::Answer(asker, (result(id, outcome), None)));
+            out.push(LedgerAction::Answer(asker, (result(id, outcome), None)));
             return false;
         }
         if let Some(askers) = self.being_compared.get_mut(&id) {
@@ -84,18 +84,18 @@ impl<P: Parts> Ledger<P> {
 
     /// Handles the result of the check. If the file is in place, data that has arrived since is
     /// dropped.
-    pub(crate) fn compared(
+    pub(crate) fn claim_checked(
         &mut self,
-        claim: Claim<'_>,
+        claim: SkipClaim<'_>,
         found: Result<Comparison, Failure>,
-        out: &mut Vec<Action<P>>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         let id = claim.head().id;
         // A commit in progress decides the outcome.
         let is_being_placed = self
             .files
             .get(&id)
-            .is_some_and(|file| file.is_being_placed());
+            .is_some_and(|file| file.is_being_committed());
         let concluded = match found {
             _ if self.recorded(id).is_some() || is_being_placed => None,
             Ok(Comparison::Wanted) => None,
@@ -104,7 +104,7 @@ impl<P: Parts> Ledger<P> {
         };
         if let Some(outcome) = concluded {
             if outcome.is_ok() {
-                out.push(Action::Count(claim.size() as i64));
+                out.push(LedgerAction::Count(claim.size() as i64));
             }
             let outcome = self.record(claim.head(), claim.record(), outcome, out);
             self.give_up(id, &outcome, out);
@@ -115,7 +115,7 @@ impl<P: Parts> Ledger<P> {
             None => Frame::Want { id },
         };
         for asker in self.being_compared.remove(&id).unwrap_or_default() {
-            out.push(Action::Answer(asker, (answer.clone(), None)));
+            out.push(LedgerAction::Answer(asker, (answer.clone(), None)));
         }
         self.conclude(out);
     }

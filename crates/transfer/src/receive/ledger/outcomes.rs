@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::error::{Failure, FailureKind};
-use crate::wire::Written;
+use crate::wire::EntryOutcome;
 
 /// Maximum number of detailed reasons. For further failures, only the kind is kept.
 const MAX_DETAILS: usize = 1024;
@@ -18,7 +18,7 @@ const PAGE_ENTRIES: usize = 256;
 const PAGE_BYTES: u64 = 64;
 const DETAIL_BYTES: u64 = 64;
 /// The most frequent outcome, as a byte.
-const NEW: u8 = Written::New.code();
+const NEW_CODE: u8 = EntryOutcome::New.code();
 
 /// Outcomes of all entries.
 #[derive(Default)]
@@ -44,16 +44,16 @@ impl Outcomes {
     }
 
     /// Inserts the outcome of entry `id`, which has none yet.
-    pub(super) fn insert(&mut self, id: u64, outcome: &Result<Written, Failure>) {
+    pub(super) fn insert(&mut self, id: u64, outcome: &Result<EntryOutcome, Failure>) {
         let code = match outcome {
-            Ok(Written::New) => return,
+            Ok(EntryOutcome::New) => return,
             Ok(written) => written.code(),
             Err(failure) => failure.kind as u8,
         };
-        let (number, at) = split(id);
+        let (number, at) = page_of(id);
         let page = self.pages.entry(number).or_insert_with(|| {
             self.mixed += 1;
-            Page::Mixed(Box::new([NEW; PAGE_ENTRIES]), 0)
+            Page::Mixed(Box::new([NEW_CODE; PAGE_ENTRIES]), 0)
         });
         if let Page::Mixed(codes, known) = page
             && let Some(place) = codes.get_mut(at)
@@ -75,16 +75,16 @@ impl Outcomes {
     }
 
     /// Returns the outcome of entry `id`, which must be recorded.
-    pub(super) fn of(&self, id: u64) -> Result<Written, Failure> {
-        let (number, at) = split(id);
+    pub(super) fn get(&self, id: u64) -> Result<EntryOutcome, Failure> {
+        let (number, at) = page_of(id);
         let code = match self.pages.get(&number) {
-            None => NEW,
+            None => NEW_CODE,
             Some(Page::Uniform(code)) => *code,
-            Some(Page::Mixed(codes, _)) => codes.get(at).copied().unwrap_or(NEW),
+            Some(Page::Mixed(codes, _)) => codes.get(at).copied().unwrap_or(NEW_CODE),
         };
-        match Written::from_code(code) {
+        match EntryOutcome::from_code(code) {
             Some(written) => Ok(written),
-            None => Err(Failure::with(
+            None => Err(Failure::with_detail(
                 FailureKind::from_code(code).unwrap_or(FailureKind::Io),
                 self.details.get(&id).cloned().unwrap_or_default(),
             )),
@@ -93,7 +93,7 @@ impl Outcomes {
 }
 
 /// Returns the page of an entry, and its index there.
-fn split(id: u64) -> (u64, usize) {
+fn page_of(id: u64) -> (u64, usize) {
     (
         id / PAGE_ENTRIES as u64,
         (id % PAGE_ENTRIES as u64) as usize,
@@ -106,15 +106,18 @@ mod tests {
 
     use super::*;
 
-    fn outcome() -> impl Strategy<Value = Result<Written, Failure>> {
+    fn outcome() -> impl Strategy<Value = Result<EntryOutcome, Failure>> {
         let failure = (1u8..=15, "[a-z]{0,9}").prop_map(|(code, detail)| {
-            Err(Failure::with(FailureKind::from_code(code).unwrap(), detail))
+            Err(Failure::with_detail(
+                FailureKind::from_code(code).unwrap(),
+                detail,
+            ))
         });
         prop_oneof![
-            3 => Just(Ok(Written::New)),
-            3 => Just(Ok(Written::Same)),
-            2 => Just(Ok(Written::Unchanged)),
-            1 => Just(Ok(Written::Linked)),
+            3 => Just(Ok(EntryOutcome::New)),
+            3 => Just(Ok(EntryOutcome::Same)),
+            2 => Just(Ok(EntryOutcome::Unchanged)),
+            1 => Just(Ok(EntryOutcome::Linked)),
             2 => failure
         ]
     }
@@ -130,7 +133,7 @@ mod tests {
                 outcomes.insert(*id, outcome);
             }
             for (id, outcome) in &list {
-                prop_assert_eq!(&outcomes.of(*id), outcome);
+                prop_assert_eq!(&outcomes.get(*id), outcome);
             }
             prop_assert!(outcomes.bytes() <= 8 * (PAGE_BYTES + 256) + 600 * (DETAIL_BYTES + 9));
         }
@@ -139,19 +142,22 @@ mod tests {
     #[test]
     fn memory_depends_on_entries_and_not_on_failures() {
         let mut outcomes = Outcomes::default();
-        let failure = |id: u64| Failure::with(FailureKind::Exists, format!("no {id}"));
+        let failure = |id: u64| Failure::with_detail(FailureKind::Exists, format!("no {id}"));
         for id in 0..1_000_000 {
             outcomes.insert(id, &Err(failure(id)));
         }
         assert!(outcomes.bytes() < 512 * 1024, "{}", outcomes.bytes());
-        assert_eq!(outcomes.of(5), Err(failure(5)));
+        assert_eq!(outcomes.get(5), Err(failure(5)));
         // The detail is lost, but never the kind.
-        assert_eq!(outcomes.of(999_999), Err(Failure::new(FailureKind::Exists)));
+        assert_eq!(
+            outcomes.get(999_999),
+            Err(Failure::new(FailureKind::Exists))
+        );
         let mut alternating = Outcomes::default();
         for id in (0..1_000_000).step_by(2) {
             alternating.insert(id, &Err(Failure::new(FailureKind::Vanished)));
         }
         assert!(alternating.bytes() < 2_000_000);
-        assert_eq!(alternating.of(3), Ok(Written::New));
+        assert_eq!(alternating.get(3), Ok(EntryOutcome::New));
     }
 }

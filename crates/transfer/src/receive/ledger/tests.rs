@@ -11,7 +11,7 @@ use crate::account::Resource;
 use crate::error::FailureKind;
 use crate::store::Comparison;
 use crate::tree_hash::{Subtree, TreeHash};
-use crate::wire::Offer;
+use crate::wire::FileOffer;
 use run::{
     BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head,
     offered, planned, root_of,
@@ -33,7 +33,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Returns the RESULT in an answer.
-fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written, FailureKind>> {
+fn outcome_in(
+    (first, second): &(Frame, Option<Frame>),
+) -> Option<Result<EntryOutcome, FailureKind>> {
     [Some(first), second.as_ref()]
         .into_iter()
         .flatten()
@@ -142,8 +144,8 @@ proptest! {
     }
 }
 
-fn announced(id: u64, size: u64) -> Announced {
-    Announced {
+fn announced(id: u64, size: u64) -> AnnouncedFile {
+    AnnouncedFile {
         head: head(id),
         meta: Meta::default(),
         size,
@@ -152,8 +154,8 @@ fn announced(id: u64, size: u64) -> Announced {
     }
 }
 
-fn ledger() -> Ledger<Numbers> {
-    Ledger::new(Asked::Anything, 1, BEGUN_WITH)
+fn ledger() -> CopyLedger<Numbers> {
+    CopyLedger::new(RequestedEntries::Anything, 1, BEGUN_WITH)
 }
 
 #[test]
@@ -162,10 +164,10 @@ fn lh_copy_19_late_failures_are_reported_again_unchanged() {
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
         assert!(ledger.entry(&head(id), false, asker, &mut out));
-        let failure = Failure::with(FailureKind::Exists, "in words");
+        let failure = Failure::with_detail(FailureKind::Exists, "in words");
         ledger.entry_written(
             &head(id),
-            Record::Symlink { target: b"x" },
+            ManifestRecord::Symlink { target: b"x" },
             Err(failure),
             &mut out,
         );
@@ -175,7 +177,7 @@ fn lh_copy_19_late_failures_are_reported_again_unchanged() {
         assert!(!ledger.entry(&head(id), false, (1, Question::Entry(id)), &mut out));
     }
     for action in out {
-        let Action::Answer((1, _), (Frame::Result { outcome, .. }, None)) = action else {
+        let LedgerAction::Answer((1, _), (Frame::Result { outcome, .. }, None)) = action else {
             panic!("something else than an answer");
         };
         assert_eq!(outcome.unwrap_err().kind, FailureKind::Exists);
@@ -196,14 +198,14 @@ fn lh_copy_36_existing_parts_count_and_are_reported() {
     ledger
         .announce(announced(0, size), &journal, &mut out)
         .unwrap();
-    assert!(matches!(out[..], [Action::Count(bytes)] if bytes == 3 * BLOCK as i64));
+    assert!(matches!(out[..], [LedgerAction::Count(bytes)] if bytes == 3 * BLOCK as i64));
     out.clear();
     let asker = |offset| (0, Question::Block(0, offset));
     assert!(
-        !ledger.block(&block_of(0, BLOCK, size), asker(BLOCK), &mut out),
+        !ledger.block_arrived(&block_of(0, BLOCK, size), asker(BLOCK), &mut out),
         "it is there"
     );
-    let reported = |ledger: &Ledger<Numbers>, from| match ledger.have(0, from) {
+    let reported = |ledger: &CopyLedger<Numbers>, from| match ledger.have_frame(0, from) {
         Some((
             Frame::Have {
                 id: 0,
@@ -222,8 +224,8 @@ fn lh_copy_36_existing_parts_count_and_are_reported() {
     for offset in [3 * BLOCK, 2 * BLOCK, 5 * BLOCK] {
         out.clear();
         let block = block_of(0, offset, size);
-        assert!(ledger.block(&block, asker(offset), &mut out));
-        ledger.give_place(0, Ok(0), &mut out);
+        assert!(ledger.block_arrived(&block, asker(offset), &mut out));
+        ledger.assign_permit(0, Ok(0), &mut out);
         ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
         ledger.block_written(0, offset, 0, Ok(()), &mut out);
     }
@@ -232,7 +234,7 @@ fn lh_copy_36_existing_parts_count_and_are_reported() {
     ledger
         .file_end(0, root_of(size), (0, Question::FileEnd(0)), &mut out)
         .unwrap();
-    assert!(matches!(&out[..], [Action::Place(placement)] if placement.file == Some(0)));
+    assert!(matches!(&out[..], [LedgerAction::Commit(placement)] if placement.file == Some(0)));
 }
 
 #[test]
@@ -251,7 +253,7 @@ fn complete_existing_file_is_committed_at_its_end() {
         .unwrap();
     assert!(matches!(
         out.last(),
-        Some(Action::Place(Placement { file: None, .. }))
+        Some(LedgerAction::Commit(FileCommit { file: None, .. }))
     ));
 }
 
@@ -268,7 +270,7 @@ fn journal_of_another_file_is_ignored() {
         .unwrap();
     assert!(
         out.is_empty()
-            && ledger.block(
+            && ledger.block_arrived(
                 &block_of(0, 0, 2 * BLOCK),
                 (0, Question::Block(0, 0)),
                 &mut out
@@ -285,8 +287,8 @@ fn lh_copy_15_two_hashes_of_one_file_fail_it() {
             .file_end(0, hash, (0, Question::FileEnd(0)), &mut out)
             .unwrap();
     }
-    let failed = |action: &Action<Numbers>| {
-        matches!(action, Action::Answer(_, (Frame::Result { outcome: Err(failure), .. }, None))
+    let failed = |action: &LedgerAction<Numbers>| {
+        matches!(action, LedgerAction::Answer(_, (Frame::Result { outcome: Err(failure), .. }, None))
             if failure.kind == FailureKind::Verification)
     };
     assert_eq!(out.iter().filter(|action| failed(action)).count(), 2);
@@ -312,11 +314,11 @@ fn lh_copy_14_block_that_does_not_fit_is_refused() {
         at(1, 0, 5),
     ] {
         assert!(
-            matches!(ledger.expects(&block), Err(Rejected::Protocol(_))),
+            matches!(ledger.classify_block(&block), Err(Rejection::Protocol(_))),
             "{block:?}"
         );
     }
-    assert!(ledger.expects(&at(0, BLOCK, 5)).is_ok());
+    assert!(ledger.classify_block(&at(0, BLOCK, 5)).is_ok());
     assert!(
         ledger
             .file_end(1, [0; 32], (0, Question::FileEnd(1)), &mut out)
@@ -332,38 +334,49 @@ fn lh_copy_14_block_that_does_not_fit_is_refused() {
 fn lh_copy_17_conflicting_entry_counts_are_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
-    ledger.entry_written(&head(0), Record::Failed, Ok(Written::New), &mut out);
-    assert!(ledger.end(0, &mut out).is_err(), "fewer than have come");
-    ledger.end(2, &mut out).unwrap();
-    ledger.end(2, &mut out).unwrap();
-    assert!(ledger.end(3, &mut out).is_err());
-    assert!(ledger.admit(&head(1), Sent::File).is_ok());
+    ledger.entry_written(
+        &head(0),
+        ManifestRecord::Failed,
+        Ok(EntryOutcome::New),
+        &mut out,
+    );
     assert!(
-        ledger.admit(&head(2), Sent::File).is_err(),
+        ledger.handle_end(0, &mut out).is_err(),
+        "fewer than have come"
+    );
+    ledger.handle_end(2, &mut out).unwrap();
+    ledger.handle_end(2, &mut out).unwrap();
+    assert!(ledger.handle_end(3, &mut out).is_err());
+    assert!(ledger.admit(&head(1), SentKind::File).is_ok());
+    assert!(
+        ledger.admit(&head(2), SentKind::File).is_err(),
         "more than were announced"
     );
     let mut begun = self::ledger();
     begun.announce(announced(5, BLOCK), &[], &mut out).unwrap();
-    assert!(begun.end(5, &mut out).is_err(), "fewer than were described");
+    assert!(
+        begun.handle_end(5, &mut out).is_err(),
+        "fewer than were described"
+    );
 }
 
 #[test]
 fn without_memory_no_new_entry_is_accepted() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    let refusal = Exhausted::All(Resource::Bookkeeping);
-    ledger.give_room(BEGUN_WITH, Some(refusal));
+    let refusal = ResourceExhausted::All(Resource::Bookkeeping);
+    ledger.set_room(BEGUN_WITH, Some(refusal));
     let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
-    assert_eq!(refused, Err(Rejected::Limit(refusal)));
+    assert_eq!(refused, Err(Rejection::Limit(refusal)));
     assert!(!ledger.entry(&head(0), true, (0, Question::Entry(0)), &mut out));
     assert!(matches!(
         &out[0],
-        Action::Report(report)
+        LedgerAction::Report(report)
             if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit
     ));
     // The failure is remembered nevertheless, and the copy ends.
     assert_eq!(
-        ledger.admit(&head(1), Sent::File),
-        Err(Rejected::Limit(refusal))
+        ledger.admit(&head(1), SentKind::File),
+        Err(Rejection::Limit(refusal))
     );
 }
 
@@ -375,14 +388,14 @@ fn lh_copy_20_block_of_a_failed_file_repeats_the_failure() {
         .unwrap();
     let block = block_of(0, 0, 2 * BLOCK);
     let asker = |stream| (stream, Question::Block(0, 0));
-    assert!(ledger.block(&block, asker(0), &mut out));
-    ledger.give_place(0, Ok(0), &mut out);
+    assert!(ledger.block_arrived(&block, asker(0), &mut out));
+    ledger.assign_permit(0, Ok(0), &mut out);
     ledger.block_hashed(block.clone(), hash_of(0, 2 * BLOCK), (0, 0), &mut out);
     let full = Failure::new(FailureKind::DiskFull);
     ledger.block_written(0, 0, 0, Err(full.clone()), &mut out);
-    assert!(!ledger.block(&block, asker(1), &mut out));
+    assert!(!ledger.block_arrived(&block, asker(1), &mut out));
     let answers = out.iter().filter_map(|action| match action {
-        Action::Answer(_, answer) => Some(answer),
+        LedgerAction::Answer(_, answer) => Some(answer),
         _ => None,
     });
     let both = (Frame::Ack { id: 0, offset: 0 }, Some(result(0, Err(full))));
@@ -395,7 +408,7 @@ fn lh_copy_23_failure_during_a_commit_is_ignored() {
     ledger.announce(announced(0, 0), &[], &mut out).unwrap();
     let end = (0, Question::FileEnd(0));
     ledger.file_end(0, root_of(0), end, &mut out).unwrap();
-    assert!(matches!(out[..], [Action::Place(_)]));
+    assert!(matches!(out[..], [LedgerAction::Commit(_)]));
     out.clear();
     ledger.failed(
         &head(0),
@@ -404,14 +417,14 @@ fn lh_copy_23_failure_during_a_commit_is_ignored() {
         &mut out,
     );
     assert!(out.is_empty(), "it waits for the outcome");
-    ledger.file_placed(0, Ok(Written::New), &mut out);
+    ledger.file_committed(0, Ok(EntryOutcome::New), &mut out);
     let answers = out.iter().filter_map(|action| match action {
-        Action::Answer(_, (frame, None)) => Some(frame.clone()),
+        LedgerAction::Answer(_, (frame, None)) => Some(frame.clone()),
         _ => None,
     });
     assert_eq!(
         answers.collect::<Vec<_>>(),
-        vec![result(0, Ok(Written::New)); 2]
+        vec![result(0, Ok(EntryOutcome::New)); 2]
     );
 }
 
@@ -422,8 +435,8 @@ fn lh_copy_25_unfinished_directories_are_sent_before_done() {
         assert!(ledger.entry(&head(id), true, (0, Question::Entry(id)), &mut out));
         ledger.directory_made(&head(id), Meta::default(), Ok(MadeDir::New), true, &mut out);
     }
-    ledger.end(2, &mut out).unwrap();
-    let Some(Action::Finish(directories)) = out.pop() else {
+    ledger.handle_end(2, &mut out).unwrap();
+    let Some(LedgerAction::Finish(directories)) = out.pop() else {
         panic!("nothing to finish");
     };
     let order: Vec<u64> = directories
@@ -440,8 +453,8 @@ fn lh_copy_25_unfinished_directories_are_sent_before_done() {
     ));
 }
 
-fn offer(id: u64, hash: Option<Hash>) -> Offer {
-    Offer {
+fn offer(id: u64, hash: Option<Hash>) -> FileOffer {
+    FileOffer {
         head: head(id),
         meta: Meta::default(),
         size: BLOCK,
@@ -453,35 +466,35 @@ fn offer(id: u64, hash: Option<Hash>) -> Offer {
 fn lh_copy_41_existing_file_drops_its_arrived_data() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let asker = |stream| (stream, Question::Offer(0));
-    assert!(ledger.claimed(Claim::Offer(&offer(0, None)), asker(0), &mut out));
+    assert!(ledger.handle_claim(SkipClaim::Offer(&offer(0, None)), asker(0), &mut out));
     assert!(
-        !ledger.claimed(Claim::Offer(&offer(0, None)), asker(1), &mut out),
+        !ledger.handle_claim(SkipClaim::Offer(&offer(0, None)), asker(1), &mut out),
         "one compares it"
     );
     // The data followed the offer without waiting.
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     let block = block_of(0, 0, BLOCK);
-    assert!(ledger.block(&block, (0, Question::Block(0, 0)), &mut out));
-    ledger.give_place(0, Ok(7), &mut out);
+    assert!(ledger.block_arrived(&block, (0, Question::Block(0, 0)), &mut out));
+    ledger.assign_permit(0, Ok(7), &mut out);
     out.clear();
-    assert!(ledger.end(1, &mut out).is_ok() && out.is_empty());
-    ledger.compared(
-        Claim::Offer(&offer(0, None)),
+    assert!(ledger.handle_end(1, &mut out).is_ok() && out.is_empty());
+    ledger.claim_checked(
+        SkipClaim::Offer(&offer(0, None)),
         Ok(Comparison::InPlace),
         &mut out,
     );
-    let unchanged = result(0, Ok(Written::Unchanged));
-    let reported = |action: &&Action<Numbers>| {
+    let unchanged = result(0, Ok(EntryOutcome::Unchanged));
+    let reported = |action: &&LedgerAction<Numbers>| {
         matches!(
             action,
-            Action::Answer(_, (frame, None)) if *frame == unchanged
+            LedgerAction::Answer(_, (frame, None)) if *frame == unchanged
         )
     };
     assert_eq!(out.iter().filter(reported).count(), 2);
-    let dropped = |action: &Action<Numbers>| {
+    let dropped = |action: &LedgerAction<Numbers>| {
         matches!(
             action,
-            Action::Discard {
+            LedgerAction::Discard {
                 file: 7,
                 keep: false
             }
@@ -489,34 +502,34 @@ fn lh_copy_41_existing_file_drops_its_arrived_data() {
     };
     assert!(out.iter().any(dropped));
     ledger.discarded(&mut out);
-    assert!(matches!(out.last(), Some(Action::Finish(_))));
+    assert!(matches!(out.last(), Some(LedgerAction::Finish(_))));
     // A copy that did not wait for the answer asks for the rest.
     out.clear();
     ledger
         .file_end(0, root_of(BLOCK), (0, Question::FileEnd(0)), &mut out)
         .unwrap();
-    assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == unchanged));
+    assert!(matches!(&out[..], [LedgerAction::Answer(_, (frame, None))] if *frame == unchanged));
 }
 
 #[test]
 fn lh_copy_42_record_of_an_unchanged_file_is_what_was_compared() {
-    let conclusion = |offer: &Offer| {
+    let conclusion = |offer: &FileOffer| {
         let (mut ledger, mut out) = (ledger(), Vec::new());
-        assert!(ledger.claimed(Claim::Offer(offer), (0, Question::Offer(0)), &mut out));
-        ledger.compared(Claim::Offer(offer), Ok(Comparison::InPlace), &mut out);
-        ledger.end(1, &mut out).unwrap();
+        assert!(ledger.handle_claim(SkipClaim::Offer(offer), (0, Question::Offer(0)), &mut out));
+        ledger.claim_checked(SkipClaim::Offer(offer), Ok(Comparison::InPlace), &mut out);
+        ledger.handle_end(1, &mut out).unwrap();
         ledger.finished(vec![]);
         ledger.conclusion().unwrap()
     };
     let written = {
         let (mut ledger, mut out) = (ledger(), Vec::new());
         assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
-        let record = Record::File {
+        let record = ManifestRecord::File {
             size: BLOCK,
             hash: &[3; 32],
         };
-        ledger.entry_written(&head(0), record, Ok(Written::New), &mut out);
-        ledger.end(1, &mut out).unwrap();
+        ledger.entry_written(&head(0), record, Ok(EntryOutcome::New), &mut out);
+        ledger.handle_end(1, &mut out).unwrap();
         ledger.finished(vec![]);
         ledger.conclusion().unwrap()
     };
@@ -536,27 +549,27 @@ fn lh_copy_46_link_is_recorded_or_wanted_as_a_file() {
         first: (0, head(0).path),
     };
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    let claim = Claim::Link(&link);
-    assert!(ledger.claimed(claim, (0, Question::Offer(1)), &mut out));
-    ledger.compared(claim, Ok(Comparison::Wanted), &mut out);
+    let claim = SkipClaim::Link(&link);
+    assert!(ledger.handle_claim(claim, (0, Question::Offer(1)), &mut out));
+    ledger.claim_checked(claim, Ok(Comparison::Wanted), &mut out);
     assert!(matches!(
         &out[..],
-        [Action::Answer(_, (Frame::Want { id: 1 }, None))]
+        [LedgerAction::Answer(_, (Frame::Want { id: 1 }, None))]
     ));
     out.clear();
     // Nothing was recorded. Another stream that asks may get another answer, which then holds for
     // all.
-    assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
-    ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
-    let linked = result(1, Ok(Written::Linked));
+    assert!(ledger.handle_claim(claim, (1, Question::Offer(1)), &mut out));
+    ledger.claim_checked(claim, Ok(Comparison::InPlace), &mut out);
+    let linked = result(1, Ok(EntryOutcome::Linked));
     assert!(matches!(
         &out[..],
-        [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
+        [LedgerAction::Count(_), LedgerAction::Report(report), LedgerAction::Answer(_, (frame, None))]
             if *frame == linked && report.content == Some((BLOCK, None))
     ));
     out.clear();
     assert!(!ledger.entry(&head(1), false, (0, Question::Entry(1)), &mut out));
-    assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == linked));
+    assert!(matches!(&out[..], [LedgerAction::Answer(_, (frame, None))] if *frame == linked));
 }
 
 #[test]
@@ -569,16 +582,20 @@ fn lh_copy_45_first_name_of_a_link_must_be_requested() {
             crate::path::RelPath::from_bytes(path.as_bytes()).unwrap(),
         ),
     };
-    let ledger = |asked| Ledger::<Numbers>::new(asked, 1, 0);
-    for asked in [Asked::Anything, Asked::Trees, Asked::Files] {
+    let ledger = |asked| CopyLedger::<Numbers>::new(asked, 1, 0);
+    for asked in [
+        RequestedEntries::Anything,
+        RequestedEntries::Trees,
+        RequestedEntries::Files,
+    ] {
         assert!(ledger(asked).admit_link(&link(0, "")).is_ok());
         assert_eq!(
             ledger(asked).admit_link(&link(0, "d/f")).is_ok(),
-            asked != Asked::Files
+            asked != RequestedEntries::Files
         );
         assert!(matches!(
             ledger(asked).admit_link(&link(1, "")),
-            Err(Rejected::Protocol(_))
+            Err(Rejection::Protocol(_))
         ));
     }
 }

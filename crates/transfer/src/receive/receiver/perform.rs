@@ -4,42 +4,42 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Actions, Carried, Receiver};
+use super::{Actions, Receiver, ReceiverTypes};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
-use crate::progress::Event;
-use crate::receive::ledger::{Action, BlockWrite, Directory, Placement, Report};
-use crate::store::{OnCommit, Store};
-use crate::wire::{Head, NO_ENTRY, Written};
+use crate::progress::TransferEvent;
+use crate::receive::ledger::{BlockWrite, Directory, EntryReport, FileCommit, LedgerAction};
+use crate::store::{FileStore, OnCommit};
+use crate::wire::{EntryHead, EntryOutcome, NO_ENTRY};
 
-impl<S: Store> Receiver<S> {
+impl<S: FileStore> Receiver<S> {
     /// Performs actions and those that follow from them. Blocking, except for answers, reports and
     /// counts.
     pub(super) fn perform(self: &Arc<Self>, actions: Actions<S>) {
         let mut ahead = VecDeque::from(actions);
         while let Some(action) = ahead.pop_front() {
             match action {
-                Action::Answer(reply, answer) => {
+                LedgerAction::Answer(reply, answer) => {
                     reply.send(answer);
                 }
-                Action::Write(write) => ahead.extend(self.write(write)),
-                Action::Place(placement) => self.commit(placement),
-                Action::Discard { file, keep } => {
+                LedgerAction::Write(write) => ahead.extend(self.write(write)),
+                LedgerAction::Commit(placement) => self.commit(placement),
+                LedgerAction::Discard { file, keep } => {
                     match file.file {
                         Some(open) if !keep => self.store.discard(open),
                         open => drop(open),
                     }
                     ahead.extend(self.event(|ledger, out| ledger.discarded(out)).1);
                 }
-                Action::Report(report) => self.report(report),
-                Action::Count(bytes) => {
+                LedgerAction::Report(report) => self.report(report),
+                LedgerAction::Count(bytes) => {
                     let (done, count) = (&self.progress.bytes_done, bytes.unsigned_abs());
                     match bytes < 0 {
                         true => done.fetch_sub(count, Ordering::Relaxed),
                         false => done.fetch_add(count, Ordering::Relaxed),
                     };
                 }
-                Action::Finish(directories) => {
+                LedgerAction::Finish(directories) => {
                     let failed = self.finish_directories(directories);
                     // If not, the copy is being ended.
                     if self.store.is_in_place() {
@@ -51,7 +51,7 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    fn write(&self, write: BlockWrite<Carried<S>>) -> Actions<S> {
+    fn write(&self, write: BlockWrite<ReceiverTypes<S>>) -> Actions<S> {
         let BlockWrite {
             announced,
             mut file,
@@ -73,18 +73,19 @@ impl<S: Store> Receiver<S> {
     }
 
     /// Commits a file. The ledger is told when it is committed, which may be later.
-    fn commit(self: &Arc<Self>, placement: Placement<Carried<S>>) {
-        let Placement {
+    fn commit(self: &Arc<Self>, placement: FileCommit<ReceiverTypes<S>>) {
+        let FileCommit {
             announced,
             hash,
             file,
         } = placement;
-        let (open, permit) = file.map_or((None, None), |file| (file.file, Some(file._place)));
+        let (open, permit) = file.map_or((None, None), |file| (file.file, Some(file._permit)));
         let (receiver, id) = (self.clone(), announced.head.id);
         let done: OnCommit = Box::new(move |committed| {
             drop(permit);
             let committed = committed.map_err(Failure::at_destination);
-            let (_, actions) = receiver.event(|ledger, out| ledger.file_placed(id, committed, out));
+            let (_, actions) =
+                receiver.event(|ledger, out| ledger.file_committed(id, committed, out));
             receiver.perform(actions);
         });
         match open.map_or_else(|| self.store.create(&announced), Ok) {
@@ -97,18 +98,18 @@ impl<S: Store> Receiver<S> {
     }
 
     /// Finishes directories. Returns the failures, with the entry of each.
-    fn finish_directories(&self, directories: Vec<Directory>) -> Vec<(Head, Failure)> {
+    fn finish_directories(&self, directories: Vec<Directory>) -> Vec<(EntryHead, Failure)> {
         let mut failed = Vec::new();
         for Directory { head, meta, made } in directories {
             if let Err(failure) = self.store.finish_dir(&head, made, &meta) {
                 let failure = match failure.kind {
                     FailureKind::Metadata => failure,
-                    _ => Failure::with(FailureKind::Metadata, failure.to_string()),
+                    _ => Failure::with_detail(FailureKind::Metadata, failure.to_string()),
                 };
                 failed.push((head, failure));
             }
         }
-        let whole = Head {
+        let whole = EntryHead {
             id: NO_ENTRY,
             source: 0,
             path: RelPath::root(),
@@ -125,8 +126,8 @@ impl<S: Store> Receiver<S> {
         failed
     }
 
-    fn report(&self, report: Report) {
-        let Report {
+    fn report(&self, report: EntryReport) {
+        let EntryReport {
             head,
             outcome,
             content,
@@ -138,21 +139,21 @@ impl<S: Store> Receiver<S> {
                     self.progress.files_done.fetch_add(1, Ordering::Relaxed);
                 }
                 let (bytes, hash) = content.unzip();
-                self.progress.in_place(written, bytes.unwrap_or(0));
-                self.observer.event(Event::Done {
+                self.progress.count_in_place(written, bytes.unwrap_or(0));
+                self.observer.event(TransferEvent::Done {
                     path: (self.label)(&head),
                     bytes,
                     hash: hash.flatten(),
-                    same: written != Written::New,
+                    same: written != EntryOutcome::New,
                 });
             }
             Err(failure) => self.failed(&head, failure),
         }
     }
 
-    fn failed(&self, head: &Head, failure: Failure) {
+    fn failed(&self, head: &EntryHead, failure: Failure) {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
-        self.observer.event(Event::Failed {
+        self.observer.event(TransferEvent::Failed {
             path: (self.label)(head),
             failure,
         });

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::*;
 use crate::store::{MadeDir, OnCommit};
-use crate::wire::{Meta, Written};
+use crate::wire::{EntryOutcome, Meta};
 
 /// Longer than any test takes that does not wait forever.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -20,7 +20,7 @@ struct Held {
     writing: Arc<AtomicUsize>,
 }
 
-impl Store for Held {
+impl FileStore for Held {
     type File = ();
 
     fn sources(&self) -> usize {
@@ -31,7 +31,7 @@ impl Store for Held {
         0
     }
 
-    fn create(&self, _: &Announced) -> Result<(), Failure> {
+    fn create(&self, _: &AnnouncedFile) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -48,18 +48,18 @@ impl Store for Held {
     }
 
     fn commit(&self, _: (), _: &Meta, _: u64, _: &Hash, done: OnCommit) {
-        done(Ok(Written::New));
+        done(Ok(EntryOutcome::New));
     }
 
-    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
-        done(Ok(Written::New));
+    fn write_small(&self, _: &EntryHead, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+        done(Ok(EntryOutcome::New));
     }
 
-    fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {
-        Ok(Written::New)
+    fn write_symlink(&self, _: &EntryHead, _: &Meta, _: &[u8]) -> Result<EntryOutcome, Failure> {
+        Ok(EntryOutcome::New)
     }
 
-    fn make_dir(&self, _: &Head, _: &Meta) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, _: &EntryHead, _: &Meta) -> Result<MadeDir, Failure> {
         Ok(MadeDir::New)
     }
 
@@ -67,11 +67,11 @@ impl Store for Held {
         false
     }
 
-    fn finish_dir(&self, _: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+    fn finish_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) -> Result<(), Failure> {
         Ok(())
     }
 
-    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+    fn leave_dir(&self, _: &EntryHead, _: MadeDir, _: &Meta) {}
 
     fn finish(&self) -> Vec<Failure> {
         Vec::new()
@@ -88,31 +88,31 @@ async fn one_thread_writes_a_file_and_no_other_waits() {
         go: Mutex::new(may_go),
         writing: Arc::default(),
     };
-    let account = Account::alone();
+    let account = Account::unshared();
     let receiver = Receiver::new(
         store,
-        Asked::Anything,
+        RequestedEntries::Anything,
         account.clone(),
         Arc::default(),
         Arc::new(()),
         Box::new(|_| String::new()),
     )
     .unwrap();
-    let head = Head {
+    let head = EntryHead {
         id: 0,
         source: 0,
         path: RelPath::root(),
     };
-    let announced = Announced {
+    let announced = AnnouncedFile {
         head,
         meta: Meta::default(),
         size: 4 * BLOCK,
         block_log2: 16,
         identity: None,
     };
-    receiver.file(announced).await.unwrap();
+    receiver.handle_file(announced).await.unwrap();
     let in_memory = Arc::new(Semaphore::new(4));
-    let (answers, mut received) = tokio::sync::mpsc::channel::<Answer>(8);
+    let (answers, mut received) = tokio::sync::mpsc::channel::<AnswerFrames>(8);
     // Thread n brings block n; each reports when it is free again.
     let (free, freed) = mpsc::channel();
     let mut bring = Vec::new();
@@ -123,15 +123,18 @@ async fn one_thread_writes_a_file_and_no_other_waits() {
             len: BLOCK as u32,
             extents: vec![],
         };
-        assert_eq!(receiver.expects(&block).await.unwrap(), Some(4 * BLOCK));
+        assert_eq!(
+            receiver.expected_size(&block).await.unwrap(),
+            Some(4 * BLOCK)
+        );
         let reply = answers.clone().try_reserve_owned().unwrap();
-        assert!(receiver.wants(&block, reply));
+        assert!(receiver.needs_data(&block, reply));
         let data = BlockData {
             buffer: Vec::new(),
             len: 0,
             buffers: account.buffers().clone(),
             _in_memory: in_memory.clone().try_acquire_owned().unwrap(),
-            _place: account.take(Resource::Buffers, 1).unwrap(),
+            _permit: account.take(Resource::Buffers, 1).unwrap(),
         };
         let (receiver, free) = (receiver.clone(), free.clone());
         bring.push(std::thread::spawn(move || {

@@ -5,7 +5,7 @@ use longhaul_proto::PublicKey;
 use super::*;
 use crate::account::Accounts;
 use crate::error::FailureKind;
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::send::source::{Source, SourceFile};
 
 /// A source with this number of directories.
@@ -15,23 +15,23 @@ impl Source for Directories {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
         (0..self.0).all(|n| {
             let path = RelPath::from_bytes(n.to_string().as_bytes()).unwrap();
-            sink.found(0, path, Meta::default(), Found::Directory)
+            sink.found(0, path, Meta::default(), FoundEntry::Directory)
         })
     }
 
-    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+    fn open(&self, _: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
         Err(Failure::new(FailureKind::NotFound))
     }
 }
 
-fn queue(count: u64, bookkeeping: usize) -> (Arc<Queue>, Arc<Account>) {
-    let limits = Limits {
+fn queue(count: u64, bookkeeping: usize) -> (Arc<WorkQueue>, Arc<Account>) {
+    let limits = ServerLimits {
         bookkeeping,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
-    let account = Accounts::new(&limits).of(PublicKey::from_bytes([1; 32]));
-    let queue = Queue::new(
-        Sources::of(Directories(count)),
+    let account = Accounts::new(&limits).account_of(PublicKey::from_bytes([1; 32]));
+    let queue = WorkQueue::new(
+        Sources::from_source(Directories(count)),
         false,
         account.clone(),
         Arc::default(),
@@ -53,28 +53,28 @@ async fn walk_waits_for_memory_and_leaves_enough_for_work() {
         let changed = queue.changed();
         assert!(account.held(Resource::Bookkeeping) <= 200_000);
         match queue.take(0) {
-            Taken::Work(work) => {
+            TakeResult::Work(work) => {
                 for work in work {
                     match work {
-                        Work::Entry(entry) => {
-                            queue.answered(entry.head.id, Ok(Written::New));
+                        StreamWork::Entry(entry) => {
+                            queue.answered(entry.head.id, Ok(EntryOutcome::New));
                             answered += 1;
                         }
-                        work => ended = matches!(work, Work::End { entries: 5000, .. }),
+                        work => ended = matches!(work, StreamWork::End { entries: 5000, .. }),
                     }
                 }
             }
-            Taken::Nothing(wait) => {
+            TakeResult::Nothing(wait) => {
                 let _ = tokio::time::timeout(wait, changed).await;
             }
-            Taken::Over => panic!("it is not over"),
+            TakeResult::Over => panic!("it is not over"),
         }
     }
     walk.await.unwrap();
     assert_eq!(queue.progress.entries_done.load(Ordering::Relaxed), 5000);
     queue.completed(queue.manifest());
     assert_eq!(queue.conclusion(), Some(true));
-    assert!(matches!(queue.take(0), Taken::Over));
+    assert!(matches!(queue.take(0), TakeResult::Over));
     assert!(account.held(Resource::Bookkeeping) <= 2 * WORK_RESERVE);
     drop(queue);
     assert_eq!(account.held(Resource::Bookkeeping), 0);
@@ -88,7 +88,7 @@ async fn closed_queue_stops_its_walk() {
     let walk = tokio::task::spawn_blocking(move || walk.walk());
     queue.close();
     walk.await.unwrap();
-    assert!(matches!(queue.take(0), Taken::Over));
+    assert!(matches!(queue.take(0), TakeResult::Over));
     assert!(matches!(
         queue.totals(),
         Frame::Totals {
@@ -103,7 +103,7 @@ async fn found_entry_wakes_a_waiting_stream() {
     let (queue, _) = queue(1, 400_000);
     queue.add_stream(0);
     let changed = queue.changed();
-    let Taken::Nothing(wait) = queue.take(0) else {
+    let TakeResult::Nothing(wait) = queue.take(0) else {
         panic!("nothing was found")
     };
     assert!(
@@ -112,5 +112,5 @@ async fn found_entry_wakes_a_waiting_stream() {
     );
     queue.walk();
     changed.await;
-    assert!(matches!(queue.take(0), Taken::Work(work) if work.len() == 2));
+    assert!(matches!(queue.take(0), TakeResult::Work(work) if work.len() == 2));
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Frame, Head, Meta, begin_small, finish_clear_block, finish_small};
+use crate::wire::{EntryHead, Frame, Meta, begin_small, finish_clear_block, finish_small};
 
 /// Size of a buffer for frames without data, in bytes.
 const SMALL_BUFFER_BYTES: usize = 4096;
@@ -24,7 +24,7 @@ pub(crate) struct FrameBuffer {
 }
 
 /// A SMALL frame whose data is still missing.
-pub(super) struct OpenSmall {
+pub(super) struct OpenSmallFrame {
     start: usize,
     data: usize,
 }
@@ -94,24 +94,24 @@ impl FrameBuffer {
 
     /// Begins a SMALL frame. Its data must be read into [`Self::room`] and counted by
     /// [`Self::advance`].
-    pub(super) fn begin_small(&mut self, head: &Head, meta: &Meta) -> OpenSmall {
+    pub(super) fn begin_small(&mut self, head: &EntryHead, meta: &Meta) -> OpenSmallFrame {
         let start = self.filled;
         self.frame.clear();
         begin_small(&mut self.frame, head, meta);
         self.append_frame();
-        OpenSmall {
+        OpenSmallFrame {
             start,
             data: self.filled,
         }
     }
 
     /// Returns the data of a SMALL frame so far.
-    pub(super) fn data(&self, small: &OpenSmall) -> &[u8] {
+    pub(super) fn data(&self, small: &OpenSmallFrame) -> &[u8] {
         self.bytes.get(small.data..self.filled).unwrap_or_default()
     }
 
     /// Ends a SMALL frame whose data has this hash.
-    pub(super) fn finish_small(&mut self, small: &OpenSmall, hash: &Hash) {
+    pub(super) fn finish_small(&mut self, small: &OpenSmallFrame, hash: &Hash) {
         if let Some(filled) = self.bytes.get_mut(..self.filled) {
             finish_small(filled, small.start, small.data, hash);
         }
@@ -128,7 +128,7 @@ impl FrameBuffer {
     }
 
     /// Returns the next `len` bytes to be filled, with arbitrary content.
-    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+    pub(super) fn spare(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
             self.grow(end);
@@ -158,7 +158,7 @@ impl FrameBuffer {
 
     fn append_frame(&mut self) {
         let frame = std::mem::take(&mut self.frame);
-        self.room(frame.len()).copy_from_slice(&frame);
+        self.spare(frame.len()).copy_from_slice(&frame);
         self.advance(frame.len());
         self.frame = frame;
     }
@@ -174,13 +174,13 @@ mod tests {
         let mut buffer = FrameBuffer::new(vec![7; BUFFER_BYTES]);
         buffer.put(&Frame::KeepAlive);
         assert_eq!(buffer.len(), 5);
-        let room = buffer.room(1 << 20);
+        let room = buffer.spare(1 << 20);
         assert!(
             room.iter().all(|byte| *byte == 7),
             "touched before it is read into"
         );
         assert_eq!(
-            FrameBuffer::new(buffer.into_bytes()).room(8),
+            FrameBuffer::new(buffer.into_bytes()).spare(8),
             [1, 0, 0, 0, 16, 7, 7, 7]
         );
     }
@@ -203,7 +203,7 @@ mod tests {
         }
         assert!(buffer.fits(1 << 20), "there is room for data all the same");
         assert_eq!(buffer.filled(), expected);
-        buffer.room(1 << 20).fill(7);
+        buffer.spare(1 << 20).fill(7);
         assert_eq!(buffer.filled(), expected, "kept as it grows");
         let mut empty = FrameBuffer::new(Vec::new());
         empty.put(&hole(1));
@@ -223,7 +223,7 @@ mod tests {
             let start = buffer.len();
             buffer.put(&Frame::ClearBlock(block, BlockHash::from_bytes([0; 32])));
             let data = buffer.len();
-            buffer.room(len as usize).fill(id as u8);
+            buffer.spare(len as usize).fill(id as u8);
             buffer.advance(len as usize);
             buffer.finish_clear_block(data, BlockHash::from_bytes([id as u8; 32]));
             (start, data)
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn frames_equal_those_encoded_into_a_vector() {
-        let head = Head {
+        let head = EntryHead {
             id: 3,
             source: 1,
             path: crate::path::RelPath::from_bytes(b"d/f").unwrap(),
@@ -267,7 +267,7 @@ mod tests {
         );
         let mut buffer = FrameBuffer::new(Vec::new());
         let small = buffer.begin_small(&head, &meta);
-        buffer.room(data.len() + 1)[..data.len()].copy_from_slice(&data);
+        buffer.spare(data.len() + 1)[..data.len()].copy_from_slice(&data);
         buffer.advance(data.len());
         assert_eq!(buffer.data(&small), &data[..]);
         buffer.finish_small(&small, &hash);

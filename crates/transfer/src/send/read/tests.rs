@@ -5,9 +5,9 @@ use parking_lot::Mutex;
 use super::*;
 use crate::limits::BUFFER_BYTES;
 use crate::path::RelPath;
-use crate::send::schedule::Found;
+use crate::send::schedule::FoundEntry;
 use crate::send::walk::WalkSink;
-use crate::wire::{Extent, Head};
+use crate::wire::{EntryHead, Extent};
 
 /// One file. `changed` is called once it has been read.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl Source for Memory {
         true
     }
 
-    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+    fn open(&self, _: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
         Ok(Box::new(self.clone()))
     }
 }
@@ -57,7 +57,7 @@ impl SourceFile for Memory {
 /// Records the reports on one file.
 #[derive(Default)]
 struct Received {
-    open: Mutex<Option<Arc<OpenFile>>>,
+    open: Mutex<Option<Arc<OpenSourceFile>>>,
     tree: Mutex<Option<crate::tree_hash::TreeHash>>,
     said: Mutex<Vec<String>>,
 }
@@ -68,7 +68,7 @@ impl Received {
     }
 }
 
-impl Reports for Received {
+impl ReadReports for Received {
     fn offer_read(&self, _: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         self.say(format!("offers {size}"));
         Some((size, hash))
@@ -82,11 +82,11 @@ impl Reports for Received {
         false
     }
 
-    fn open_file(&self, _: u64) -> Option<Arc<OpenFile>> {
+    fn open_file(&self, _: u64) -> Option<Arc<OpenSourceFile>> {
         self.open.lock().clone()
     }
 
-    fn opened(&self, _: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
+    fn opened(&self, _: u64, file: OpenSourceFile) -> Option<Arc<OpenSourceFile>> {
         self.say(format!("opened {}", file.size()));
         let tree = crate::tree_hash::TreeHash::new(file.size(), file.block_log2);
         *self.tree.lock() = Some(tree);
@@ -108,14 +108,14 @@ impl Reports for Received {
         true
     }
 
-    fn whole_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> Say {
+    fn whole_read(&self, _: StreamId, _: u64, size: u64, hash: Hash) -> WholeFileMessage {
         self.say(format!("whole {size} {:?}", hash));
-        Say::File
+        WholeFileMessage::File
     }
 
-    fn grew(&self, _: StreamId, _: u64) -> Say {
+    fn file_grew(&self, _: StreamId, _: u64) -> WholeFileMessage {
         self.say("grew");
-        Say::Nothing
+        WholeFileMessage::Nothing
     }
 
     fn failed(&self, _: StreamId, _: u64, failure: &Failure) {
@@ -132,31 +132,31 @@ fn file(size: usize) -> Memory {
     }
 }
 
-fn entry(size: u64) -> Arc<Entry> {
-    let head = Head {
+fn entry(size: u64) -> Arc<SourceEntry> {
+    let head = EntryHead {
         id: 5,
         source: 0,
         path: RelPath::from_bytes(b"f").unwrap(),
     };
-    Arc::new(Entry {
+    Arc::new(SourceEntry {
         head,
         meta: Meta::default(),
-        found: Found::File { size },
+        found: FoundEntry::File { size },
         first: None,
     })
 }
 
-fn open(file: Arc<Entry>) -> Work {
-    Work::Open {
+fn open(file: Arc<SourceEntry>) -> StreamWork {
+    StreamWork::Open {
         file,
         offered: false,
     }
 }
 
 /// Reads `source` for `work`, batch by batch. Returns the frames and the reports.
-fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
+fn read(source: &Memory, work: Vec<Vec<StreamWork>>) -> (Vec<u8>, Vec<String>) {
     let received = Received::default();
-    let (mut announced, mut framed) = (Announced::default(), Vec::new());
+    let (mut announced, mut framed) = (AnnouncedFiles::default(), Vec::new());
     for work in work {
         // Old content of the buffer must not show.
         let mut out = FrameBuffer::new(vec![0xEE; BUFFER_BYTES]);
@@ -185,7 +185,7 @@ fn file_in_blocks_is_announced_once_and_ends_with_its_hash() {
     let source = file(175_000);
     let entry = entry(175_000);
     let block = |offset| {
-        vec![Work::Block {
+        vec![StreamWork::Block {
             file: entry.clone(),
             offset,
         }]
@@ -262,13 +262,13 @@ fn shortened_or_changed_file_fails_without_sending_data() {
     };
     for (source, work) in [
         (&shorter, open(entry(700_000))),
-        (&changed, Work::Entry(entry(200_000))),
+        (&changed, StreamWork::Entry(entry(200_000))),
         (
             &Memory {
                 size: 99_999,
                 ..file(100_000)
             },
-            Work::Entry(entry(100_000)),
+            StreamWork::Entry(entry(100_000)),
         ),
     ] {
         let (framed, said) = read(source, vec![vec![work]]);
@@ -284,7 +284,7 @@ fn shortened_or_changed_file_fails_without_sending_data() {
 fn files_that_grew_do_not_make_the_buffer_grow() {
     // There were nine files of 1,000 bytes when they were found.
     let source = file(200_000);
-    let (framed, said) = read(&source, vec![vec![Work::Entry(entry(1000)); 9]]);
+    let (framed, said) = read(&source, vec![vec![StreamWork::Entry(entry(1000)); 9]]);
     let whole = format!("whole 200000 {:?}", hash_of(&source.data));
     assert_eq!(
         said[..5],
@@ -298,7 +298,7 @@ fn files_that_grew_do_not_make_the_buffer_grow() {
     );
     assert!(said[5..].iter().all(|said| said == "grew"));
     assert!(framed.len() > 1_000_000 && framed.len() <= BUFFER_BYTES);
-    let (framed, said) = read(&file(300_000), vec![vec![Work::Entry(entry(1000))]]);
+    let (framed, said) = read(&file(300_000), vec![vec![StreamWork::Entry(entry(1000))]]);
     assert!(framed.is_empty());
     assert_eq!(said, ["grew"]);
 }
@@ -314,10 +314,10 @@ fn offer_has_the_content_read_or_the_metadata_found() {
         }
     };
     let hash = *blake3::hash(&source.data).as_bytes();
-    let (framed, said) = read(&source, vec![vec![Work::ReadOffer(entry(5))]]);
+    let (framed, said) = read(&source, vec![vec![StreamWork::ReadOffer(entry(5))]]);
     assert_eq!(said, ["offers 300000"]);
     assert_eq!(offered(&framed), (300_000, Some(hash)));
-    let found = Work::Offer {
+    let found = StreamWork::Offer {
         file: entry(5),
         content: None,
     };
@@ -336,7 +336,7 @@ fn offer_has_the_content_read_or_the_metadata_found() {
         ..source
     };
     for source in [changed, longer] {
-        let (framed, said) = read(&source, vec![vec![Work::ReadOffer(entry(5))]]);
+        let (framed, said) = read(&source, vec![vec![StreamWork::ReadOffer(entry(5))]]);
         assert_eq!((framed.len(), said), (0, vec!["not offered".to_owned()]));
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Schedule;
 use super::offers::in_place;
-use super::work::{EntryResult, Part, Resumed, Subject, Wake};
+use super::work::{EntryResult, ResumedReport, Subject, SubjectPart, WakeTarget};
 use crate::error::Failure;
 use crate::tree_hash::{Hash, Subtree};
-use crate::wire::Written;
+use crate::wire::EntryOutcome;
 
 impl Schedule {
     /// Notes that a block has been written.
@@ -26,10 +26,10 @@ impl Schedule {
         if self.in_flight.settle(subject, now) || self.returned.remove(&subject) {
             tracked.acknowledged += len;
             self.bytes_done += len;
-            self.freed();
+            self.wake_starved();
         }
         if is_first {
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 
@@ -46,7 +46,7 @@ impl Schedule {
         };
         let (before, mut bytes) = (blocks.memory(), 0);
         let fits = subtrees.iter().all(|subtree| {
-            let new = blocks.have(*subtree);
+            let new = blocks.mark_present(*subtree);
             bytes += new.unwrap_or(0);
             new.is_some()
         });
@@ -63,8 +63,8 @@ impl Schedule {
                 self.returned
                     .range(range)
                     .filter_map(|subject| match subject.part {
-                        Part::Block(offset) => Some(offset),
-                        Part::Whole => None,
+                        SubjectPart::Block(offset) => Some(offset),
+                        SubjectPart::Whole => None,
                     })
             })
             .collect();
@@ -83,14 +83,19 @@ impl Schedule {
         let is_to_conclude =
             is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole);
         if is_first || is_to_conclude {
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
-        self.actions.resumed = reported.map(|bytes| Resumed { entry, bytes, size });
+        self.actions.resumed = reported.map(|bytes| ResumedReport { entry, bytes, size });
         fits
     }
 
     /// Notes the outcome of an entry.
-    pub(crate) fn answered(&mut self, id: u64, outcome: Result<Written, Failure>, now: Duration) {
+    pub(crate) fn answered(
+        &mut self,
+        id: u64,
+        outcome: Result<EntryOutcome, Failure>,
+        now: Duration,
+    ) {
         let Some(outcome) = self
             .tracked
             .get(&id)
@@ -128,7 +133,7 @@ impl Schedule {
         }
         // A walk may be waiting for the memory.
         self.actions.wake_walk = true;
-        self.freed();
+        self.wake_starved();
         self.conclude();
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Schedule;
 use super::blocks::Blocks;
-use super::entry::{Entry, Stage, Tracked};
-use super::offers::Begins;
-use super::work::{Part, StreamId, Subject, Work};
+use super::entry::{SendStage, SourceEntry, TrackedEntry};
+use super::offers::FirstStep;
+use super::work::{StreamId, StreamWork, Subject, SubjectPart};
 
 /// Maximum number of bytes of entries in a batch for one buffer.
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
@@ -26,7 +26,7 @@ const FIRST_BLOCK_BYTES: u64 = 1 << 18;
 
 /// Work that may be added to a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Follows {
+enum BatchContent {
     /// The batch is empty.
     Anything,
     /// The batch has blocks.
@@ -43,11 +43,15 @@ impl Schedule {
         stream: StreamId,
         now: Duration,
         room: usize,
-    ) -> Option<Vec<Work>> {
+    ) -> Option<Vec<StreamWork>> {
         self.offers.give_up_late_questions(now);
         let unsent = self.unsent_bytes();
         let share = self.in_flight.share(stream, unsent, now);
-        if share == 0 && unsent > 0 && self.in_flight.of(stream) > 0 && self.returned.is_empty() {
+        if share == 0
+            && unsent > 0
+            && self.in_flight.count_on(stream) > 0
+            && self.returned.is_empty()
+        {
             return None;
         }
         let largest = (share / BATCHES_OF_SHARE)
@@ -55,10 +59,10 @@ impl Schedule {
             .max(MIN_BATCH_BYTES);
         let mut batch = Vec::new();
         let mut bytes = 0u64;
-        let mut follows = Follows::Anything;
+        let mut follows = BatchContent::Anything;
         while batch.len() < room {
             let most = match follows {
-                Follows::Blocks => largest.min(MAX_BLOCK_BATCH_BYTES),
+                BatchContent::Blocks => largest.min(MAX_BLOCK_BATCH_BYTES),
                 _ => largest.min(MAX_BATCH_BYTES),
             };
             if bytes >= most {
@@ -68,16 +72,16 @@ impl Schedule {
                 break;
             };
             // A file that is being opened has nothing to repeat yet.
-            let repeatable = !matches!(work, Work::Open { .. });
+            let repeatable = !matches!(work, StreamWork::Open { .. });
             let in_flight = self.bytes_of(subject, &work);
             self.in_flight
                 .add(subject, stream, now, repeatable, in_flight);
             bytes = bytes.saturating_add(work.batch_bytes().max(in_flight.into()));
             follows = match work {
-                Work::Block { .. } => Follows::Blocks,
-                _ => Follows::Entries,
+                StreamWork::Block { .. } => BatchContent::Blocks,
+                _ => BatchContent::Entries,
             };
-            let is_alone = matches!(work, Work::Open { .. });
+            let is_alone = matches!(work, StreamWork::Open { .. });
             batch.push(work);
             if is_alone {
                 break;
@@ -88,15 +92,15 @@ impl Schedule {
 
     /// Picks the next work. A file to be opened goes alone. Only blocks follow blocks, and only of
     /// at most `fits` bytes.
-    fn pick(&mut self, follows: Follows, fits: u64) -> Option<(Subject, Work)> {
-        let first = follows == Follows::Anything;
+    fn pick(&mut self, follows: BatchContent, fits: u64) -> Option<(Subject, StreamWork)> {
+        let first = follows == BatchContent::Anything;
         while let Some(&subject) = self.returned.first() {
             let work = self.work_of(subject);
             let may_follow = match &work {
-                Some(Work::Block { .. }) if follows == Follows::Blocks => {
+                Some(StreamWork::Block { .. }) if follows == BatchContent::Blocks => {
                     self.block_len(subject) <= fits
                 }
-                Some(work) => first || (follows == Follows::Entries && !work.is_block()),
+                Some(work) => first || (follows == BatchContent::Entries && !work.is_block()),
                 None => true,
             };
             if !may_follow {
@@ -113,13 +117,13 @@ impl Schedule {
         self.is_held_back = is_held_back;
         if let Some(file) = file {
             let may_follow = match follows {
-                Follows::Anything => true,
-                Follows::Blocks => self.next_block_len(file) <= fits,
-                Follows::Entries => false,
+                BatchContent::Anything => true,
+                BatchContent::Blocks => self.next_block_len(file) <= fits,
+                BatchContent::Entries => false,
             };
-            return may_follow.then(|| self.cut(file)).flatten();
+            return may_follow.then(|| self.take_block(file)).flatten();
         }
-        if follows == Follows::Blocks {
+        if follows == BatchContent::Blocks {
             return None;
         }
         let may_open = first && self.may_open();
@@ -128,21 +132,21 @@ impl Schedule {
             return self.work_of(subject).map(|work| (subject, work));
         }
         let offers = &self.offers;
-        let may_begin = |entry: &mut Arc<Entry>| match offers.begins(entry) {
-            Begins::Waits => false,
-            Begins::Offered(_) | Begins::Linked => true,
-            Begins::Sent | Begins::OfferedAndSent => may_open || !entry.goes_in_blocks(),
+        let may_begin = |entry: &mut Arc<SourceEntry>| match offers.first_step(entry) {
+            FirstStep::Waits => false,
+            FirstStep::Offered(_) | FirstStep::Linked => true,
+            FirstStep::Sent | FirstStep::OfferedAndSent => may_open || !entry.goes_in_blocks(),
         };
         if let Some(entry) = self.queued.pop_front_if(may_begin) {
             self.queued_bytes = self.queued_bytes.saturating_sub(entry.unsent_bytes());
-            let (id, begins) = (entry.head.id, self.offers.begins(&entry));
-            let is_offered = matches!(begins, Begins::Offered(_) | Begins::Linked);
+            let (id, begins) = (entry.head.id, self.offers.first_step(&entry));
+            let is_offered = matches!(begins, FirstStep::Offered(_) | FirstStep::Linked);
             let subject = match entry.goes_in_blocks() && !is_offered {
                 true => Subject::block(id, 0),
                 false => Subject::whole(id),
             };
             self.offers.begun(&entry, begins);
-            self.tracked.insert(id, Tracked::new(entry, begins));
+            self.tracked.insert(id, TrackedEntry::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }
         if self.queued.is_empty()
@@ -176,7 +180,7 @@ impl Schedule {
 
     pub(super) fn open_blocks(&self, id: u64) -> Option<&Blocks> {
         match &self.tracked.get(&id)?.stage {
-            Stage::Blocks(blocks) => blocks.as_deref(),
+            SendStage::Blocks(blocks) => blocks.as_deref(),
             _ => None,
         }
     }
@@ -184,7 +188,7 @@ impl Schedule {
     /// Returns the size of the block `subject`, or 0 if it is no block of an open file.
     fn block_len(&self, subject: Subject) -> u64 {
         match (self.open_blocks(subject.entry), subject.part) {
-            (Some(blocks), Part::Block(offset)) => blocks.len_at(offset),
+            (Some(blocks), SubjectPart::Block(offset)) => blocks.len_at(offset),
             _ => 0,
         }
     }
@@ -195,11 +199,11 @@ impl Schedule {
     }
 
     /// Returns the bytes of file data that this work puts in flight.
-    fn bytes_of(&self, subject: Subject, work: &Work) -> u32 {
+    fn bytes_of(&self, subject: Subject, work: &StreamWork) -> u32 {
         let bytes = match work {
-            Work::Entry(entry) => entry.size(),
-            Work::Open { file, .. } => file.size().min(FIRST_BLOCK_BYTES),
-            Work::Block { .. } => self.block_len(subject),
+            StreamWork::Entry(entry) => entry.size(),
+            StreamWork::Open { file, .. } => file.size().min(FIRST_BLOCK_BYTES),
+            StreamWork::Block { .. } => self.block_len(subject),
             _ => 0,
         };
         u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -214,17 +218,20 @@ impl Schedule {
     }
 
     /// Takes the next block of an open file.
-    fn cut(&mut self, id: u64) -> Option<(Subject, Work)> {
+    fn take_block(&mut self, id: u64) -> Option<(Subject, StreamWork)> {
         let tracked = self.tracked.get_mut(&id)?;
         let file = tracked.entry.clone();
         let blocks = tracked.blocks()?;
         let before = blocks.memory();
         let offset = blocks.take()?;
-        self.offers.sent(blocks.len_at(offset));
+        self.offers.count_sent(blocks.len_at(offset));
         self.file_bytes = self.file_bytes - before + blocks.memory();
         if !blocks.has_unsent() {
             self.cutting.remove(&id);
         }
-        Some((Subject::block(id, offset), Work::Block { file, offset }))
+        Some((
+            Subject::block(id, offset),
+            StreamWork::Block { file, offset },
+        ))
     }
 }

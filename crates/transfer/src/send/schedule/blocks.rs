@@ -134,8 +134,8 @@ impl Blocks {
 
     /// Notes that the receiver has this part of the file, so that it need be neither sent nor read.
     /// Returns the number of bytes that had not been taken, or `None` if the file has no such part.
-    pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
-        if self.tree.held() > MAX_RUNS {
+    pub(super) fn mark_present(&mut self, subtree: Subtree) -> Option<u64> {
+        if self.tree.subtree_count() > MAX_RUNS {
             return Some(0);
         }
         if !self.tree.insert_subtree(subtree) {
@@ -187,7 +187,7 @@ impl Blocks {
 
     /// Returns the memory that it uses, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        OPEN_FILE_BYTES + (self.tree.held() + self.unsent.len()) as u64 * RUN_BYTES
+        OPEN_FILE_BYTES + (self.tree.subtree_count() + self.unsent.len()) as u64 * RUN_BYTES
     }
 
     #[cfg(test)]

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::blocks::Blocks;
-use super::links::Name;
-use super::offers::Begins;
+use super::links::SourceName;
+use super::offers::FirstStep;
 use crate::error::Failure;
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
 use crate::tree_hash::Hash;
-use crate::wire::{Compare, Head, Meta, SMALL_MAX, Written};
+use crate::wire::{Compare, EntryHead, EntryOutcome, MAX_SMALL_BYTES, Meta};
 
 /// Memory of an entry from its discovery until its result, besides its names, in bytes.
 const ENTRY_BYTES: u64 = 448;
 /// A hash table may be half empty, and the offered content is stored separately.
 const _: () = assert!(
-    size_of::<Entry>() + 2 * size_of::<(u64, Tracked)>() + 2 * size_of::<(u64, Hash)>()
+    size_of::<SourceEntry>() + 2 * size_of::<(u64, TrackedEntry)>() + 2 * size_of::<(u64, Hash)>()
         <= ENTRY_BYTES as usize
 );
 
@@ -24,7 +24,7 @@ const OFFER_BYTES: u64 = 80;
 
 /// Entry at a path, as the walk found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FoundEntry {
     /// A file of `size` bytes. Its size may differ when it is opened.
     File {
         size: u64,
@@ -37,32 +37,32 @@ pub(crate) enum Found {
     Failed(Failure),
 }
 
-impl Found {
+impl FoundEntry {
     /// Returns the memory that it uses besides its own size, in bytes.
     fn bytes(&self) -> u64 {
         match self {
-            Found::File { .. } | Found::Directory => 0,
-            Found::Symlink { target } => target.len() as u64,
-            Found::Failed(failure) => failure.detail.len() as u64,
+            FoundEntry::File { .. } | FoundEntry::Directory => 0,
+            FoundEntry::Symlink { target } => target.len() as u64,
+            FoundEntry::Failed(failure) => failure.detail.len() as u64,
         }
     }
 }
 
 /// An entry of the sources, as the walk found it.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub head: Head,
+pub(crate) struct SourceEntry {
+    pub head: EntryHead,
     pub meta: Meta,
-    pub found: Found,
+    pub found: FoundEntry,
     /// Name of the same file that is in place, if this entry must be announced as a link to it.
-    pub first: Option<Arc<Name>>,
+    pub first: Option<Arc<SourceName>>,
 }
 
-impl Entry {
+impl SourceEntry {
     /// Returns the size of the file as the walk found it, or 0 for other entries.
     pub(super) fn size(&self) -> u64 {
         match self.found {
-            Found::File { size } => size,
+            FoundEntry::File { size } => size,
             _ => 0,
         }
     }
@@ -77,7 +77,7 @@ impl Entry {
 
     /// Returns true if the file is too large for one frame.
     pub(super) fn goes_in_blocks(&self) -> bool {
-        self.size() > SMALL_MAX
+        self.size() > MAX_SMALL_BYTES
     }
 
     /// Returns the bytes that it adds to a batch: its data and its names.
@@ -100,24 +100,24 @@ impl Entry {
 }
 
 /// Returns the memory of an entry from its discovery until its result, in bytes.
-pub(crate) fn entry_memory(path: &RelPath, found: &Found) -> u64 {
+pub(crate) fn entry_memory(path: &RelPath, found: &FoundEntry) -> u64 {
     // Its path is also in a frame for a while.
     ENTRY_BYTES + 2 * path.as_bytes().len() as u64 + found.bytes()
 }
 
 /// An entry that was taken and has no result yet.
-pub(super) struct Tracked {
-    pub entry: Arc<Entry>,
+pub(super) struct TrackedEntry {
+    pub entry: Arc<SourceEntry>,
     /// Size and hash of a file, once all of it has been read.
     pub content: Option<(u64, Hash)>,
-    pub stage: Stage,
-    pub offered: Offered,
+    pub stage: SendStage,
+    pub offered: OfferForm,
     /// Bytes of blocks that the receiver has acknowledged.
     pub acknowledged: u64,
 }
 
 /// Form in which a file was offered.
-pub(super) enum Offered {
+pub(super) enum OfferForm {
     /// Not offered.
     Not,
     /// With the size and modification time that the walk found, followed by its data.
@@ -129,7 +129,7 @@ pub(super) enum Offered {
 }
 
 /// Form in which an entry is being sent.
-pub(super) enum Stage {
+pub(super) enum SendStage {
     /// Not yet. The receiver is asked whether it has the file, or links it to another name.
     Offered,
     /// In one frame.
@@ -140,30 +140,31 @@ pub(super) enum Stage {
     Failed(Failure),
 }
 
-impl Stage {
+impl SendStage {
     /// Returns the first stage of an entry.
-    pub(super) fn first_of(entry: &Entry) -> Self {
+    pub(super) fn initial(entry: &SourceEntry) -> Self {
         match &entry.found {
-            Found::Failed(failure) => Self::Failed(failure.clone()),
+            FoundEntry::Failed(failure) => Self::Failed(failure.clone()),
             _ if entry.goes_in_blocks() => Self::Blocks(None),
             _ => Self::Whole,
         }
     }
 }
 
-impl Tracked {
-    pub(super) fn new(entry: Arc<Entry>, begins: Begins) -> Self {
+impl TrackedEntry {
+    pub(super) fn new(entry: Arc<SourceEntry>, begins: FirstStep) -> Self {
         let stage = match begins {
-            Begins::Offered(_) | Begins::Linked => Stage::Offered,
-            _ => Stage::first_of(&entry),
+            FirstStep::Offered(_) | FirstStep::Linked => SendStage::Offered,
+            _ => SendStage::initial(&entry),
         };
         let offered = match begins {
-            Begins::OfferedAndSent => Offered::WithData,
-            Begins::Offered(Compare::SizeAndTime) => Offered::AsFound,
+            FirstStep::OfferedAndSent => OfferForm::WithData,
+            FirstStep::Offered(Compare::SizeAndTime) => OfferForm::AsFound,
             // Nothing can be sent before it is read.
-            Begins::Offered(Compare::Content) | Begins::Linked | Begins::Waits | Begins::Sent => {
-                Offered::Not
-            }
+            FirstStep::Offered(Compare::Content)
+            | FirstStep::Linked
+            | FirstStep::Waits
+            | FirstStep::Sent => OfferForm::Not,
         };
         Self {
             entry,
@@ -177,7 +178,7 @@ impl Tracked {
     /// Returns the file's blocks, if it is sent in blocks and open.
     pub(super) fn blocks(&mut self) -> Option<&mut Blocks> {
         match &mut self.stage {
-            Stage::Blocks(Some(blocks)) => Some(blocks),
+            SendStage::Blocks(Some(blocks)) => Some(blocks),
             _ => None,
         }
     }
@@ -186,52 +187,58 @@ impl Tracked {
     /// could be about.
     pub(super) fn outcome(
         &self,
-        theirs: Result<Written, Failure>,
-    ) -> Option<Result<Written, Failure>> {
-        let is_file = matches!(self.entry.found, Found::File { .. });
+        theirs: Result<EntryOutcome, Failure>,
+    ) -> Option<Result<EntryOutcome, Failure>> {
+        let is_file = matches!(self.entry.found, FoundEntry::File { .. });
         match (&self.stage, theirs) {
             // The receiver has the file as it was offered, even if it has changed since.
-            (_, Ok(Written::Unchanged)) => match self.offered {
-                Offered::Not => None,
-                Offered::WithData | Offered::AsFound | Offered::Content(_) => {
-                    Some(Ok(Written::Unchanged))
+            (_, Ok(EntryOutcome::Unchanged)) => match self.offered {
+                OfferForm::Not => None,
+                OfferForm::WithData | OfferForm::AsFound | OfferForm::Content(_) => {
+                    Some(Ok(EntryOutcome::Unchanged))
                 }
             },
             // This holds even if the file has changed since it was announced as a link.
-            (_, Ok(Written::Linked)) => self.entry.first.is_some().then_some(Ok(Written::Linked)),
+            (_, Ok(EntryOutcome::Linked)) => self
+                .entry
+                .first
+                .is_some()
+                .then_some(Ok(EntryOutcome::Linked)),
             // The file was written and verified before the failure arrived.
-            (Stage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
-            (Stage::Failed(own), _) => Some(Err(own.clone())),
+            (SendStage::Failed(_), Ok(written)) if self.content.is_some() => Some(Ok(written)),
+            (SendStage::Failed(own), _) => Some(Err(own.clone())),
             (_, Ok(_)) if is_file && self.content.is_none() => None,
             (_, theirs) => Some(theirs),
         }
     }
 
     /// Returns the record of the entry in the manifest.
-    pub(super) fn record(&self, outcome: &Result<Written, Failure>) -> Record<'_> {
+    pub(super) fn record(&self, outcome: &Result<EntryOutcome, Failure>) -> ManifestRecord<'_> {
         match (outcome, &self.entry.found, &self.content) {
-            (Ok(Written::Unchanged), Found::File { size }, _) => match &self.offered {
-                Offered::Content(content) => Record::File {
+            (Ok(EntryOutcome::Unchanged), FoundEntry::File { size }, _) => match &self.offered {
+                OfferForm::Content(content) => ManifestRecord::File {
                     size: content.0,
                     hash: &content.1,
                 },
-                _ => Record::Unchanged {
+                _ => ManifestRecord::Unchanged {
                     size: *size,
                     mtime: self.entry.meta.mtime,
                 },
             },
-            (Ok(Written::Linked), ..) => match &self.entry.first {
-                Some(first) => Record::HardLink {
+            (Ok(EntryOutcome::Linked), ..) => match &self.entry.first {
+                Some(first) => ManifestRecord::HardLink {
                     size: self.entry.size(),
                     source: first.source,
                     path: &first.path,
                 },
-                None => Record::Failed,
+                None => ManifestRecord::Failed,
             },
-            (Ok(_), Found::File { .. }, Some((size, hash))) => Record::File { size: *size, hash },
-            (Ok(_), Found::Directory, _) => Record::Directory,
-            (Ok(_), Found::Symlink { target }, _) => Record::Symlink { target },
-            _ => Record::Failed,
+            (Ok(_), FoundEntry::File { .. }, Some((size, hash))) => {
+                ManifestRecord::File { size: *size, hash }
+            }
+            (Ok(_), FoundEntry::Directory, _) => ManifestRecord::Directory,
+            (Ok(_), FoundEntry::Symlink { target }, _) => ManifestRecord::Symlink { target },
+            _ => ManifestRecord::Failed,
         }
     }
 }

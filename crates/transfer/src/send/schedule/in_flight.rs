@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::share::{DeliveryRate, StreamLoad, share};
-use super::work::{Part, StreamId, Subject};
+use super::work::{StreamId, Subject, SubjectPart};
 
 /// Maximum number of doublings of the pause between repetitions.
 const MAX_DOUBLINGS: u32 = 4;
@@ -20,7 +20,7 @@ const MAX_SINCE_ASKED: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(super) struct InFlight {
     flights: BTreeMap<Subject, Flight>,
-    streams: HashMap<StreamId, Carrier>,
+    streams: HashMap<StreamId, CarriedWork>,
     /// Number of items that have nothing to repeat yet.
     unrepeatable: usize,
     /// Number of blocks in flight.
@@ -45,7 +45,7 @@ struct Flight {
 
 /// Work that one stream carries.
 #[derive(Default)]
-struct Carrier {
+struct CarriedWork {
     /// Work that another stream may repeat, by the time from which its age counts.
     repeatable: BTreeSet<(Duration, Subject)>,
     others: BTreeSet<Subject>,
@@ -62,7 +62,7 @@ struct Carrier {
     retiring: bool,
 }
 
-impl Carrier {
+impl CarriedWork {
     fn len(&self) -> usize {
         self.repeatable.len() + self.others.len()
     }
@@ -223,9 +223,9 @@ impl InFlight {
     }
 
     /// Returns the number of items that `stream` carries.
-    pub(super) fn of(&self, stream: StreamId) -> usize {
+    pub(super) fn count_on(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
-        carrier.map_or(0, Carrier::len)
+        carrier.map_or(0, CarriedWork::len)
     }
 
     /// Returns how many of the `unsent` bytes `stream` should take, so that all streams finish
@@ -235,15 +235,15 @@ impl InFlight {
             own.asked = Some(now);
         }
         let asked_of_late = |asked: Duration| now.saturating_sub(asked) <= MAX_SINCE_ASKED;
-        let takes_part = |carrier: &Carrier| {
+        let takes_part = |carrier: &CarriedWork| {
             !carrier.retiring && (carrier.len() > 0 || carrier.asked.is_some_and(asked_of_late))
         };
-        let load = |carrier: &Carrier| StreamLoad {
+        let load = |carrier: &CarriedWork| StreamLoad {
             in_flight: carrier.bytes,
             // A stream that carries nothing has nothing to be answered.
             rate: match carrier.len() {
-                0 => carrier.rate.latest(),
-                _ => carrier.rate.at(now),
+                0 => carrier.rate.latest_rate(),
+                _ => carrier.rate.rate_at(now),
             },
         };
         let Some(own) = self.streams.get(&stream) else {
@@ -278,7 +278,7 @@ impl InFlight {
     /// answers. A stream without answers delivers nothing.
     pub(super) fn delivers_within(&self, stream: StreamId, bound: Duration) -> bool {
         self.streams.get(&stream).is_some_and(|carrier| {
-            let rate = carrier.rate.latest().unwrap_or_default();
+            let rate = carrier.rate.latest_rate().unwrap_or_default();
             carrier.bytes == 0 || carrier.bytes as f64 <= rate * bound.as_secs_f64()
         })
     }
@@ -301,8 +301,8 @@ impl InFlight {
     pub(super) fn first_block(&self, entry: u64) -> Option<u64> {
         let blocks = Subject::block(entry, 0)..Subject::whole(entry);
         match self.flights.range(blocks).next()?.0.part {
-            Part::Block(offset) => Some(offset),
-            Part::Whole => None,
+            SubjectPart::Block(offset) => Some(offset),
+            SubjectPart::Whole => None,
         }
     }
 
@@ -338,7 +338,7 @@ impl InFlight {
     }
 
     /// Changes the work of the carrier of `flight`, and updates its rank among the streams.
-    fn change(&mut self, flight: Flight, change: impl FnOnce(&mut Carrier) -> bool) {
+    fn change(&mut self, flight: Flight, change: impl FnOnce(&mut CarriedWork) -> bool) {
         let stream = flight.carrier;
         let Some(carrier) = self.streams.get_mut(&stream) else {
             return;
@@ -365,8 +365,8 @@ impl InFlight {
     pub(super) fn blocks_of(&self, entry: u64) -> Vec<u64> {
         let blocks = Subject::block(entry, 0)..Subject::whole(entry);
         let offset = |(subject, _): (&Subject, _)| match subject.part {
-            Part::Block(offset) => Some(offset),
-            Part::Whole => None,
+            SubjectPart::Block(offset) => Some(offset),
+            SubjectPart::Whole => None,
         };
         self.flights.range(blocks).filter_map(offset).collect()
     }
@@ -395,7 +395,11 @@ impl InFlight {
             let bytes: u64 = flights.map(|flight| u64::from(flight.bytes)).sum();
             assert_eq!(carrier.bytes, bytes);
         }
-        let in_flight: usize = self.streams.keys().map(|stream| self.of(*stream)).sum();
+        let in_flight: usize = self
+            .streams
+            .keys()
+            .map(|stream| self.count_on(*stream))
+            .sum();
         assert_eq!(in_flight, self.flights.len());
         let oldest = self.streams.iter().filter_map(|(stream, carrier)| {
             let (since, subject) = carrier.repeatable.first()?;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::entry::Entry;
+use super::entry::SourceEntry;
 use crate::path::RelPath;
 
 /// Memory for files of which not all names have been found, in bytes.
@@ -17,20 +17,22 @@ const MAX_LINK_BYTES: u64 = 16 << 20;
 const LINKED_FILE_BYTES: u64 = 256;
 /// A hash table may be half empty.
 const _: () = assert!(
-    2 * size_of::<(Inode, Linked)>() + 2 * size_of::<(u64, Inode)>() + size_of::<Name>()
+    2 * size_of::<(SourceInode, LinkedFile)>()
+        + 2 * size_of::<(u64, SourceInode)>()
+        + size_of::<SourceName>()
         <= LINKED_FILE_BYTES as usize
 );
 
 /// Identity of a file in the sources' file systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Inode {
+pub(crate) struct SourceInode {
     pub device: u64,
     pub number: u64,
 }
 
 /// A name of a file: the number of its source, and the path beneath it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Name {
+pub(crate) struct SourceName {
     pub source: u32,
     pub path: RelPath,
 }
@@ -44,31 +46,31 @@ pub(super) struct Links {
     understood: bool,
     /// True if no more names will be found.
     all_found: bool,
-    files: HashMap<Inode, Linked>,
+    files: HashMap<SourceInode, LinkedFile>,
     /// First names without a result.
-    firsts: HashMap<u64, Inode>,
+    firsts: HashMap<u64, SourceInode>,
     waiting: usize,
     bytes: u64,
 }
 
 /// A file of which not all names have been found, or not all may be announced yet.
-struct Linked {
-    first: Arc<Name>,
+struct LinkedFile {
+    first: Arc<SourceName>,
     is_in_place: bool,
     /// Number of names that have not been found. Some may lie outside the sources.
     to_find: u64,
     /// Names that were found before the first one is in place.
-    waiting: Vec<Entry>,
+    waiting: Vec<SourceEntry>,
 }
 
 impl Links {
     /// Keeps links, if the receiver understands HARD_LINK.
-    pub(super) fn keep(&mut self) {
+    pub(super) fn enable(&mut self) {
         self.wanted = true;
     }
 
     /// Notes that the receiver understands HARD_LINK.
-    pub(super) fn understood(&mut self) {
+    pub(super) fn set_understood(&mut self) {
         self.understood = true;
     }
 
@@ -84,7 +86,12 @@ impl Links {
 
     /// Adds a name of a file that has so many `names`. Returns the entry if it may be sent,
     /// otherwise it waits.
-    pub(super) fn found(&mut self, inode: Inode, names: u64, mut entry: Entry) -> Option<Entry> {
+    pub(super) fn found(
+        &mut self,
+        inode: SourceInode,
+        names: u64,
+        mut entry: SourceEntry,
+    ) -> Option<SourceEntry> {
         if !self.wanted {
             return Some(entry);
         }
@@ -94,7 +101,7 @@ impl Links {
             if self.bytes + bytes <= MAX_LINK_BYTES {
                 self.bytes += bytes;
                 self.firsts.insert(entry.head.id, inode);
-                let file = Linked {
+                let file = LinkedFile {
                     first: Arc::new(first),
                     is_in_place: false,
                     to_find: names.saturating_sub(1),
@@ -116,7 +123,7 @@ impl Links {
     }
 
     /// Notes the result of an entry. Returns the entries that may be sent now.
-    pub(super) fn answered(&mut self, id: u64, is_in_place: bool) -> Vec<Entry> {
+    pub(super) fn answered(&mut self, id: u64, is_in_place: bool) -> Vec<SourceEntry> {
         let Some(inode) = self.firsts.remove(&id) else {
             return Vec::new();
         };
@@ -157,32 +164,32 @@ impl Links {
         });
     }
 
-    fn forget_if_over(&mut self, inode: Inode) {
-        let is_over = |file: &Linked| file.is_in_place && (self.all_found || file.to_find == 0);
+    fn forget_if_over(&mut self, inode: SourceInode) {
+        let is_over = |file: &LinkedFile| file.is_in_place && (self.all_found || file.to_find == 0);
         if self.files.get(&inode).is_some_and(is_over) {
             self.forget(inode);
         }
     }
 
-    fn forget(&mut self, inode: Inode) {
+    fn forget(&mut self, inode: SourceInode) {
         if let Some(file) = self.files.remove(&inode) {
             self.bytes -= bytes_of(&file.first);
         }
     }
 
     #[cfg(test)]
-    pub(super) fn all_waiting(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn all_waiting(&self) -> impl Iterator<Item = &SourceEntry> {
         self.files.values().flat_map(|file| &file.waiting)
     }
 }
 
-fn name_of(entry: &Entry) -> Name {
-    Name {
+fn name_of(entry: &SourceEntry) -> SourceName {
+    SourceName {
         source: entry.head.source,
         path: entry.head.path.clone(),
     }
 }
 
-fn bytes_of(name: &Name) -> u64 {
+fn bytes_of(name: &SourceName) -> u64 {
     LINKED_FILE_BYTES + name.path.as_bytes().len() as u64
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
-use crate::wire::{Compare, Written};
+use crate::wire::{Compare, EntryOutcome};
 
 mod invariants;
 mod plan;
@@ -25,9 +25,9 @@ const BLOCK: u64 = 1 << BLOCK_LOG2;
 #[derive(Debug, Clone)]
 enum Sent {
     /// With the hash that it is offered with, if any.
-    Offer(Arc<Entry>, Option<(u64, Hash)>),
-    Link(Arc<Entry>),
-    Whole(Arc<Entry>, Option<(u64, Hash)>),
+    Offer(Arc<SourceEntry>, Option<(u64, Hash)>),
+    Link(Arc<SourceEntry>),
+    Whole(Arc<SourceEntry>, Option<(u64, Hash)>),
     Block {
         id: u64,
         offset: u64,
@@ -38,7 +38,7 @@ enum Sent {
         hash: Hash,
         size: u64,
     },
-    Failed(Arc<Entry>),
+    Failed(Arc<SourceEntry>),
     End(u64),
 }
 
@@ -81,7 +81,7 @@ struct World {
     next_stream: StreamId,
     lines: BTreeMap<StreamId, Line>,
     /// Work that streams took and have not read yet, including streams that are gone.
-    readers: BTreeMap<StreamId, VecDeque<Work>>,
+    readers: BTreeMap<StreamId, VecDeque<StreamWork>>,
     /// Answers that arrive late or a second time.
     late: Vec<Answer>,
     /// Number of readings of each entry.
@@ -154,20 +154,20 @@ impl World {
         let id = self.schedule.totals().entries;
         let path = RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap();
         let found = match &self.plans[id as usize] {
-            Plan::Directory => Found::Directory,
-            Plan::Link => Found::Symlink {
+            Plan::Directory => FoundEntry::Directory,
+            Plan::Link => FoundEntry::Symlink {
                 target: b"t".to_vec(),
             },
-            Plan::Bad => Found::Failed(Failure::new(FailureKind::NotRegular)),
-            Plan::File { found, .. } => Found::File { size: *found },
+            Plan::Bad => FoundEntry::Failed(Failure::new(FailureKind::NotRegular)),
+            Plan::File { found, .. } => FoundEntry::File { size: *found },
         };
         let inode = match self.plans[id as usize] {
             Plan::File { inode, .. } => inode,
             _ => None,
         };
         match (inode, found) {
-            (Some(number), Found::File { size }) => {
-                let inode = Inode {
+            (Some(number), FoundEntry::File { size }) => {
+                let inode = SourceInode {
                     device: 0,
                     number: number.into(),
                 };
@@ -209,7 +209,7 @@ impl World {
             self.late.extend(line.answers);
         }
         self.schedule.remove_stream(stream);
-        assert_eq!(self.schedule.in_flight.of(stream), 0);
+        assert_eq!(self.schedule.in_flight.count_on(stream), 0);
     }
 
     /// Retires a stream, unless it is the last.
@@ -229,27 +229,31 @@ impl World {
         {
             return None;
         }
-        match self.schedule.next(stream, self.now, room) {
-            Next::Send(work) => {
+        match self.schedule.next_step(stream, self.now, room) {
+            NextStep::Send(work) => {
                 assert!(!work.is_empty() && work.len() <= room.max(1));
-                let is_block = |work: &&Work| matches!(work, Work::Block { .. });
+                let is_block = |work: &&StreamWork| matches!(work, StreamWork::Block { .. });
                 let blocks = work.iter().filter(is_block).count();
                 assert!(blocks == 0 || blocks == work.len());
                 assert!(
-                    work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open { .. }))
+                    work.len() == 1
+                        || !work
+                            .iter()
+                            .any(|work| matches!(work, StreamWork::Open { .. }))
                 );
                 self.readers.insert(stream, work.into());
                 None
             }
-            Next::Wait { until } => {
+            NextStep::Wait { until } => {
                 let longest = MAX_ANSWER_WAIT.max(self.now * MIN_ANSWER_TIMES_TO_REPEAT);
                 assert!(until > self.now && until <= self.now + longest);
                 Some(until)
             }
-            Next::Over => {
+            NextStep::Over => {
                 if self.schedule.agreed().is_none() {
                     assert!(
-                        self.lines[&stream].retiring && self.schedule.in_flight.of(stream) == 0
+                        self.lines[&stream].retiring
+                            && self.schedule.in_flight.count_on(stream) == 0
                     );
                     self.remove_stream(stream, false);
                 }
@@ -269,9 +273,9 @@ impl World {
             Answer::Ack(id, offset) => self.schedule.acknowledged(id, offset, self.now),
             Answer::Result(id, outcome) => {
                 let outcome = match outcome {
-                    Outcome::Written => Ok(Written::New),
-                    Outcome::Unchanged => Ok(Written::Unchanged),
-                    Outcome::Linked => Ok(Written::Linked),
+                    Outcome::Written => Ok(EntryOutcome::New),
+                    Outcome::Unchanged => Ok(EntryOutcome::Unchanged),
+                    Outcome::Linked => Ok(EntryOutcome::Linked),
                     Outcome::Failed => Err(Failure::new(FailureKind::DiskFull)),
                 };
                 self.schedule.answered(id, outcome, self.now);
@@ -432,10 +436,10 @@ proptest! {
         }
         let bytes: u64 = world.results.values().map(|(_, size)| size).sum();
         prop_assert_eq!(schedule.bytes_done(), bytes);
-        prop_assert_eq!(schedule.memory(), Memory::default());
+        prop_assert_eq!(schedule.memory(), ScheduleMemory::default());
         prop_assert!(world.open.is_empty());
         for stream in world.lines.keys() {
-            prop_assert_eq!(schedule.in_flight.of(*stream), 0);
+            prop_assert_eq!(schedule.in_flight.count_on(*stream), 0);
         }
     }
 }

@@ -8,11 +8,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Entry, Found, Offered, Stage};
-use super::work::{Subject, Wake, Work};
+use super::entry::{FoundEntry, OfferForm, SendStage, SourceEntry};
+use super::work::{StreamWork, Subject, WakeTarget};
 use super::{MAX_ANSWER_WAIT, Schedule};
 use crate::tree_hash::Hash;
-use crate::wire::{Compare, Written};
+use crate::wire::{Compare, EntryOutcome};
 
 /// Maximum number of bytes of files sent before the receiver has reported whether it may have any.
 /// It exceeds the initial windows of a connection, unless they are a hundred times as large as RFC
@@ -33,7 +33,7 @@ pub(crate) enum Presence {
 
 /// Knowledge of what the receiver has, and the method of comparison.
 #[derive(Default)]
-pub(super) struct Offers {
+pub(super) struct OfferState {
     presence: Presence,
     compare: Compare,
     /// Bytes of files sent before it was known.
@@ -47,7 +47,7 @@ pub(super) struct Offers {
 
 /// The first step of sending a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(super) enum FirstStep {
     /// It waits.
     Waits,
     /// It is sent.
@@ -60,24 +60,24 @@ pub(super) enum Begins {
     Linked,
 }
 
-impl Offers {
+impl OfferState {
     /// Returns the first step for an entry that no stream has taken yet.
-    pub(super) fn begins(&self, entry: &Entry) -> Begins {
-        if !matches!(entry.found, Found::File { .. }) {
-            return Begins::Sent;
+    pub(super) fn first_step(&self, entry: &SourceEntry) -> FirstStep {
+        if !matches!(entry.found, FoundEntry::File { .. }) {
+            return FirstStep::Sent;
         }
         if entry.first.is_some() {
-            return Begins::Linked;
+            return FirstStep::Linked;
         }
         match (self.presence, self.compare) {
-            (Presence::Nothing, _) => Begins::Sent,
-            (Presence::Something, compare) => Begins::Offered(compare),
+            (Presence::Nothing, _) => FirstStep::Sent,
+            (Presence::Something, compare) => FirstStep::Offered(compare),
             // An offer needs its hash, and a user who requests that can wait.
-            (Presence::Unknown, Compare::Content) => Begins::Waits,
-            (Presence::Unknown, Compare::SizeAndTime) if !self.may_send() => Begins::Waits,
+            (Presence::Unknown, Compare::Content) => FirstStep::Waits,
+            (Presence::Unknown, Compare::SizeAndTime) if !self.may_send() => FirstStep::Waits,
             // Data that travels at once arrives as soon as the answer would.
-            (Presence::Unknown, Compare::SizeAndTime) if !entry.goes_in_blocks() => Begins::Sent,
-            (Presence::Unknown, Compare::SizeAndTime) => Begins::OfferedAndSent,
+            (Presence::Unknown, Compare::SizeAndTime) if !entry.goes_in_blocks() => FirstStep::Sent,
+            (Presence::Unknown, Compare::SizeAndTime) => FirstStep::OfferedAndSent,
         }
     }
 
@@ -93,12 +93,12 @@ impl Offers {
     }
 
     /// Notes that an entry was taken.
-    pub(super) fn begun(&mut self, entry: &Entry, begins: Begins) {
+    pub(super) fn begun(&mut self, entry: &SourceEntry, begins: FirstStep) {
         match begins {
-            Begins::OfferedAndSent => {
+            FirstStep::OfferedAndSent => {
                 self.questions.insert(entry.head.id);
             }
-            Begins::Sent if !entry.goes_in_blocks() => self.sent(entry.size()),
+            FirstStep::Sent if !entry.goes_in_blocks() => self.count_sent(entry.size()),
             _ => {}
         }
     }
@@ -125,27 +125,31 @@ impl Offers {
     }
 
     /// Counts bytes of files that were sent.
-    pub(super) fn sent(&mut self, bytes: u64) {
+    pub(super) fn count_sent(&mut self, bytes: u64) {
         if self.presence == Presence::Unknown {
             self.before_answer = self.before_answer.saturating_add(bytes);
         }
     }
 
     /// Returns the work for an entry that is offered, given how it was offered before.
-    pub(super) fn work(&self, entry: std::sync::Arc<Entry>, offered: &Offered) -> Work {
+    pub(super) fn work(
+        &self,
+        entry: std::sync::Arc<SourceEntry>,
+        offered: &OfferForm,
+    ) -> StreamWork {
         if entry.first.is_some() {
-            return Work::Link(entry);
+            return StreamWork::Link(entry);
         }
         match (offered, self.compare) {
-            (Offered::Content(content), _) => Work::Offer {
+            (OfferForm::Content(content), _) => StreamWork::Offer {
                 file: entry,
                 content: Some(**content),
             },
-            (_, Compare::SizeAndTime) => Work::Offer {
+            (_, Compare::SizeAndTime) => StreamWork::Offer {
                 file: entry,
                 content: None,
             },
-            (_, Compare::Content) => Work::ReadOffer(entry),
+            (_, Compare::Content) => StreamWork::ReadOffer(entry),
         }
     }
 }
@@ -154,10 +158,10 @@ impl Schedule {
     /// Sets what is known of the receiver's files before it reports, and how files are compared.
     /// Must be called first.
     pub(crate) fn expect(&mut self, presence: Presence, compare: Compare) {
-        self.offers = Offers {
+        self.offers = OfferState {
             presence,
             compare,
-            ..Offers::default()
+            ..OfferState::default()
         };
     }
 
@@ -170,7 +174,7 @@ impl Schedule {
                 true => Presence::Something,
                 false => Presence::Nothing,
             };
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 
@@ -178,14 +182,14 @@ impl Schedule {
     /// offered any more.
     pub(crate) fn offer_read(&mut self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         let tracked = self.tracked.get_mut(&id)?;
-        if !matches!(tracked.stage, Stage::Offered) {
+        if !matches!(tracked.stage, SendStage::Offered) {
             return None;
         }
         // Another stream may have been faster. The offer is always the same.
-        if let Offered::Content(content) = &tracked.offered {
+        if let OfferForm::Content(content) = &tracked.offered {
             return Some(**content);
         }
-        tracked.offered = Offered::Content(Box::new((size, hash)));
+        tracked.offered = OfferForm::Content(Box::new((size, hash)));
         Some((size, hash))
     }
 
@@ -195,39 +199,43 @@ impl Schedule {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return;
         };
-        if !matches!(tracked.stage, Stage::Offered) {
+        if !matches!(tracked.stage, SendStage::Offered) {
             if self.offers.answered(id) {
-                self.wake(Wake::All);
+                self.wake(WakeTarget::All);
             }
             return;
         }
-        tracked.stage = Stage::first_of(&tracked.entry);
+        tracked.stage = SendStage::initial(&tracked.entry);
         let whole = Subject::whole(id);
         if !self.in_flight.settle(whole, now) {
             self.returned.remove(&whole);
         }
-        self.come_back(whole);
-        self.freed();
-        self.wake(Wake::All);
+        self.return_work(whole);
+        self.wake_starved();
+        self.wake(WakeTarget::All);
     }
 }
 
 /// Returns the size of a file in place, and its hash if known. `None` for other entries.
 pub(super) fn in_place(
-    written: Written,
-    entry: &Entry,
-    offered: &Offered,
+    written: EntryOutcome,
+    entry: &SourceEntry,
+    offered: &OfferForm,
     content: Option<(u64, Hash)>,
 ) -> Option<(u64, Option<Hash>)> {
     match (written, offered) {
-        (Written::Unchanged, Offered::Content(content)) => Some((content.0, Some(content.1))),
-        (Written::Unchanged | Written::Linked, _) => Some((entry.size(), None)),
-        (Written::New | Written::Same, _) => content.map(|(size, hash)| (size, Some(hash))),
+        (EntryOutcome::Unchanged, OfferForm::Content(content)) => {
+            Some((content.0, Some(content.1)))
+        }
+        (EntryOutcome::Unchanged | EntryOutcome::Linked, _) => Some((entry.size(), None)),
+        (EntryOutcome::New | EntryOutcome::Same, _) => {
+            content.map(|(size, hash)| (size, Some(hash)))
+        }
     }
 }
 
 #[cfg(test)]
-impl Offers {
+impl OfferState {
     pub(super) fn questions(&self) -> &BTreeSet<u64> {
         &self.questions
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Schedule;
 use super::blocks::Blocks;
-use super::entry::Stage;
-use super::work::{Say, StreamId, Subject, Wake};
+use super::entry::SendStage;
+use super::work::{StreamId, Subject, WakeTarget, WholeFileMessage};
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, Hash};
 
@@ -24,7 +24,7 @@ impl Schedule {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return false;
         };
-        if !matches!(tracked.stage, Stage::Blocks(None)) {
+        if !matches!(tracked.stage, SendStage::Blocks(None)) {
             return false;
         }
         let mut blocks = Box::new(Blocks::new(size, block_log2, has_identity));
@@ -39,14 +39,14 @@ impl Schedule {
             None => self.drop_subject(first),
         }
         self.file_bytes += blocks.memory();
-        self.offers.sent(blocks.len_at(0));
+        self.offers.count_sent(blocks.len_at(0));
         if blocks.has_unsent() {
             self.cutting.insert(id);
         }
         if let Some(tracked) = self.tracked.get_mut(&id) {
-            tracked.stage = Stage::Blocks(Some(blocks));
+            tracked.stage = SendStage::Blocks(Some(blocks));
         }
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
         true
     }
 
@@ -90,46 +90,46 @@ impl Schedule {
         size: u64,
         hash: Hash,
         now: Duration,
-    ) -> Say {
+    ) -> WholeFileMessage {
         let Some(tracked) = self.tracked.get_mut(&id) else {
-            return Say::Nothing;
+            return WholeFileMessage::Nothing;
         };
         match (&tracked.stage, &tracked.content) {
-            (Stage::Blocks(_), _) => Say::Nothing,
+            (SendStage::Blocks(_), _) => WholeFileMessage::Nothing,
             (_, None) => {
                 tracked.content = Some((size, hash));
-                Say::File
+                WholeFileMessage::File
             }
-            (_, Some(before)) if *before == (size, hash) => Say::File,
+            (_, Some(before)) if *before == (size, hash) => WholeFileMessage::File,
             // It was read a second time for another stream, and has changed.
             _ => {
                 let failure = Failure::new(FailureKind::Changed);
                 self.failed(stream, id, &failure, now);
-                Say::Failure(failure)
+                WholeFileMessage::Failure(failure)
             }
         }
     }
 
     /// Notes that a file has grown too large for one frame. It is sent in blocks, unless it was
     /// read in one piece before. Returns what to send on `stream`.
-    pub(crate) fn grew(&mut self, stream: StreamId, id: u64, now: Duration) -> Say {
+    pub(crate) fn grew(&mut self, stream: StreamId, id: u64, now: Duration) -> WholeFileMessage {
         let Some(tracked) = self.tracked.get_mut(&id) else {
-            return Say::Nothing;
+            return WholeFileMessage::Nothing;
         };
-        if !matches!(tracked.stage, Stage::Whole) {
-            return Say::Nothing;
+        if !matches!(tracked.stage, SendStage::Whole) {
+            return WholeFileMessage::Nothing;
         }
         if tracked.content.is_some() {
             // The receiver may have the earlier version already.
             let failure = Failure::new(FailureKind::Changed);
             self.failed(stream, id, &failure, now);
-            return Say::Failure(failure);
+            return WholeFileMessage::Failure(failure);
         }
-        tracked.stage = Stage::Blocks(None);
+        tracked.stage = SendStage::Blocks(None);
         self.drop_subject(Subject::whole(id));
         self.unopened.insert(id);
-        self.wake(Wake::One);
-        Say::Nothing
+        self.wake(WakeTarget::One);
+        WholeFileMessage::Nothing
     }
 
     /// Notes that an entry cannot be read, which is sent on `stream`. The first failure counts.
@@ -141,12 +141,12 @@ impl Schedule {
             self.file_bytes -= blocks.memory();
             self.actions.close = Some(id);
         }
-        if !matches!(tracked.stage, Stage::Failed(_)) {
-            tracked.stage = Stage::Failed(failure.clone());
+        if !matches!(tracked.stage, SendStage::Failed(_)) {
+            tracked.stage = SendStage::Failed(failure.clone());
         }
         self.drop_entry(id);
         // There may be room for more in flight, and another file may be opened.
-        self.wake(Wake::All);
+        self.wake(WakeTarget::All);
         self.carry_whole(id, stream, now);
     }
 
@@ -159,7 +159,7 @@ impl Schedule {
             // Another stream's check whether the file is complete is no longer needed.
             self.in_flight.forget(whole);
             self.returned.insert(whole);
-            self.wake(Wake::All);
+            self.wake(WakeTarget::All);
         }
     }
 }

@@ -35,12 +35,12 @@ impl DeliveryRate {
 
     /// Returns the rate in bytes per second, or `None` before the first answer. It falls while no
     /// answer arrives.
-    pub(super) fn at(&self, now: Duration) -> Option<f64> {
-        self.waited(now).latest()
+    pub(super) fn rate_at(&self, now: Duration) -> Option<f64> {
+        self.waited(now).latest_rate()
     }
 
     /// Returns the rate at the latest answer, in bytes per second.
-    pub(super) fn latest(&self) -> Option<f64> {
+    pub(super) fn latest_rate(&self) -> Option<f64> {
         (self.seconds > 0.0 && self.bytes > 0.0).then(|| self.bytes / self.seconds)
     }
 
@@ -114,20 +114,20 @@ mod tests {
     #[test]
     fn rate_is_that_of_recent_answers() {
         let mut rate = DeliveryRate::default();
-        assert_eq!(rate.at(millis(0)), None);
+        assert_eq!(rate.rate_at(millis(0)), None);
         rate.resume(millis(100));
         for answer in 1..=100 {
             rate.delivered(1_000, millis(100 + 10 * answer));
         }
-        let steady = rate.at(millis(1_100)).unwrap();
+        let steady = rate.rate_at(millis(1_100)).unwrap();
         assert!((99e3..101e3).contains(&steady), "{steady}");
         assert!(
-            rate.at(millis(3_100)).unwrap() < 0.25 * steady,
+            rate.rate_at(millis(3_100)).unwrap() < 0.25 * steady,
             "no answers for 2 s"
         );
         rate.resume(millis(3_100));
         assert_eq!(
-            rate.at(millis(3_100)),
+            rate.rate_at(millis(3_100)),
             Some(steady),
             "there was nothing to answer"
         );

@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
-use crate::wire::{Compare, Written};
+use crate::wire::{Compare, EntryOutcome};
 
 mod links;
 mod offers;
@@ -22,7 +22,7 @@ fn with_files(sizes: &[u64]) -> Schedule {
     schedule.add_stream(2);
     for (n, size) in sizes.iter().enumerate() {
         let path = RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
-        schedule.found(0, path, Meta::default(), Found::File { size: *size });
+        schedule.found(0, path, Meta::default(), FoundEntry::File { size: *size });
     }
     schedule.walk_ended(true);
     schedule
@@ -30,32 +30,34 @@ fn with_files(sizes: &[u64]) -> Schedule {
 
 /// Takes work, and returns it in words. Empty without work.
 fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
-    let next = schedule.next(stream, now, ROOM);
+    let next = schedule.next_step(stream, now, ROOM);
     schedule.check();
-    let Next::Send(work) = next else {
+    let NextStep::Send(work) = next else {
         return Vec::new();
     };
-    let word = |work: &Work| match work {
-        Work::Entry(entry) => format!("entry {}", entry.head.id),
-        Work::Offer { file, content } => match content {
+    let word = |work: &StreamWork| match work {
+        StreamWork::Entry(entry) => format!("entry {}", entry.head.id),
+        StreamWork::Offer { file, content } => match content {
             None => format!("offer {}", file.head.id),
             Some((size, _)) => format!("offer {} of {size}", file.head.id),
         },
-        Work::Link(file) => format!("link {}", file.head.id),
-        Work::ReadOffer(file) => format!("read {}", file.head.id),
-        Work::Open {
+        StreamWork::Link(file) => format!("link {}", file.head.id),
+        StreamWork::ReadOffer(file) => format!("read {}", file.head.id),
+        StreamWork::Open {
             file,
             offered: false,
         } => format!("open {}", file.head.id),
-        Work::Open {
+        StreamWork::Open {
             file,
             offered: true,
         } => format!("offer and open {}", file.head.id),
-        Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
-        Work::Complete { file, .. } => format!("complete {}", file.head.id),
-        Work::FileEnd { file, .. } => format!("end {}", file.head.id),
-        Work::Failed(entry, failure) => format!("failed {} {:?}", entry.head.id, failure.kind),
-        Work::End { entries, .. } => format!("end of {entries}"),
+        StreamWork::Block { file, offset } => format!("block {} {offset}", file.head.id),
+        StreamWork::Complete { file, .. } => format!("complete {}", file.head.id),
+        StreamWork::FileEnd { file, .. } => format!("end {}", file.head.id),
+        StreamWork::Failed(entry, failure) => {
+            format!("failed {} {:?}", entry.head.id, failure.kind)
+        }
+        StreamWork::End { entries, .. } => format!("end of {entries}"),
     };
     work.iter().map(word).collect()
 }
@@ -143,7 +145,7 @@ fn slow_stream_takes_none_of_the_last_blocks() {
         "there is enough for both"
     );
     assert_eq!(take(&mut schedule, 1, secs(1)), block(9));
-    let Next::Wait { until } = schedule.next(2, secs(1), ROOM) else {
+    let NextStep::Wait { until } = schedule.next_step(2, secs(1), ROOM) else {
         panic!("the other one delivers the rest before this could")
     };
     assert_eq!(until, secs(1) + SHARE_PAUSE);
@@ -178,11 +180,11 @@ fn streams_do_not_wait_for_one_that_does_not_ask() {
 #[test]
 fn memory_limits_the_blocks_handed_out() {
     let mut schedule = with_files(&[1, 1]);
-    let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
+    let NextStep::Wait { until } = schedule.next_step(1, secs(5), 0) else {
         panic!("no room")
     };
     assert_eq!(until, secs(5) + MAX_ANSWER_WAIT);
-    assert!(matches!(schedule.next(1, secs(5), 1), Next::Send(work) if work.len() == 1));
+    assert!(matches!(schedule.next_step(1, secs(5), 1), NextStep::Send(work) if work.len() == 1));
 }
 
 #[test]
@@ -190,15 +192,20 @@ fn full_stream_is_woken_when_there_is_room() {
     let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
     schedule.remove_stream(2);
     let mut taken = 0;
-    while let Next::Send(work) = schedule.next(1, secs(0), ROOM) {
+    while let NextStep::Send(work) = schedule.next_step(1, secs(0), ROOM) {
         taken += work.len();
     }
     assert_eq!(taken, MAX_IN_FLIGHT_PER_STREAM);
     schedule.actions();
-    assert_eq!(schedule.whole_read(1, 7, 1, [0; 32], secs(0)), Say::File);
-    schedule.answered(7, Ok(Written::New), secs(1));
-    assert_eq!(schedule.actions().wake, Wake::All);
-    assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Send(work) if work.len() == 1));
+    assert_eq!(
+        schedule.whole_read(1, 7, 1, [0; 32], secs(0)),
+        WholeFileMessage::File
+    );
+    schedule.answered(7, Ok(EntryOutcome::New), secs(1));
+    assert_eq!(schedule.actions().wake, WakeTarget::All);
+    assert!(
+        matches!(schedule.next_step(1, secs(1), ROOM), NextStep::Send(work) if work.len() == 1)
+    );
     schedule.check();
 }
 
@@ -218,7 +225,10 @@ fn work_of_a_lost_stream_is_taken_first_and_in_order() {
     let rest = ["entry 1", "entry 2", "entry 3", "end of 4"];
     assert_eq!(take(&mut schedule, 2, secs(0)), rest);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 524288"]);
-    assert!(matches!(schedule.next(1, secs(0), ROOM), Next::Over));
+    assert!(matches!(
+        schedule.next_step(1, secs(0), ROOM),
+        NextStep::Over
+    ));
 }
 
 #[test]
@@ -228,10 +238,13 @@ fn returned_work_is_not_resent_after_a_late_answer() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
     assert!(schedule.opened(0, LARGE, 18, false));
     schedule.block_read(0, 0, block_hash(0, LARGE));
-    assert_eq!(schedule.whole_read(1, 1, 1, [0; 32], secs(0)), Say::File);
+    assert_eq!(
+        schedule.whole_read(1, 1, 1, [0; 32], secs(0)),
+        WholeFileMessage::File
+    );
     schedule.remove_stream(1);
     schedule.acknowledged(0, 0, secs(1));
-    schedule.answered(1, Ok(Written::New), secs(1));
+    schedule.answered(1, Ok(EntryOutcome::New), secs(1));
     assert_eq!(schedule.bytes_done(), (1 << 18) + 1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 2"]);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["block 0 262144"]);
@@ -258,7 +271,7 @@ fn one_stream_is_left_to_complete_open_files() {
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
     schedule.actions();
     schedule.add_stream(3);
-    assert_eq!(schedule.actions().wake, Wake::All);
+    assert_eq!(schedule.actions().wake, WakeTarget::All);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 1"]);
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     assert!(schedule.opened(0, 1 << 18, 18, false));
@@ -270,7 +283,7 @@ fn one_stream_is_left_to_complete_open_files() {
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     let failure = Failure::new(FailureKind::Vanished);
     schedule.failed(2, 1, &failure, secs(0));
-    assert_eq!(schedule.actions().wake, Wake::All);
+    assert_eq!(schedule.actions().wake, WakeTarget::All);
     assert_eq!(take(&mut schedule, 3, secs(0)), ["open 2"]);
 }
 
@@ -280,7 +293,7 @@ fn idle_stream_repeats_the_oldest_work_of_others() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
     assert_eq!(take(&mut schedule, 1, secs(1)), ["open 1"]);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 2"]);
-    let Next::Wait { until } = schedule.next(2, secs(1), ROOM) else {
+    let NextStep::Wait { until } = schedule.next_step(2, secs(1), ROOM) else {
         panic!("nothing is old enough")
     };
     assert_eq!(until, MAX_ANSWER_WAIT);
@@ -326,11 +339,14 @@ fn work_on_a_slow_path_is_sent_once() {
 fn late_work_is_repeated_by_a_stream_with_known_answer_time() {
     let mut schedule = with_files(&[1, 1]);
     let ms = Duration::from_millis;
-    assert!(matches!(schedule.next(1, ms(0), 1), Next::Send(_)));
+    assert!(matches!(schedule.next_step(1, ms(0), 1), NextStep::Send(_)));
     assert_eq!(take(&mut schedule, 2, ms(0)), ["entry 1", "end of 2"]);
-    assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], ms(0)), Say::File);
-    schedule.answered(0, Ok(Written::New), ms(50));
-    let Next::Wait { until } = schedule.next(1, ms(60), ROOM) else {
+    assert_eq!(
+        schedule.whole_read(1, 0, 1, [0; 32], ms(0)),
+        WholeFileMessage::File
+    );
+    schedule.answered(0, Ok(EntryOutcome::New), ms(50));
+    let NextStep::Wait { until } = schedule.next_step(1, ms(60), ROOM) else {
         panic!("not yet")
     };
     assert_eq!(until, MIN_AGE_TO_REPEAT);
@@ -340,11 +356,17 @@ fn late_work_is_repeated_by_a_stream_with_known_answer_time() {
 #[test]
 fn stream_with_slow_answers_repeats_later() {
     let mut schedule = with_files(&[1, 1]);
-    assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
-    assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
+    assert!(matches!(
+        schedule.next_step(1, secs(0), 1),
+        NextStep::Send(_)
+    ));
+    assert_eq!(
+        schedule.whole_read(1, 0, 1, [0; 32], secs(0)),
+        WholeFileMessage::File
+    );
     assert_eq!(take(&mut schedule, 2, secs(4)), ["entry 1", "end of 2"]);
-    schedule.answered(0, Ok(Written::New), secs(4));
-    let Next::Wait { until } = schedule.next(1, secs(10), ROOM) else {
+    schedule.answered(0, Ok(EntryOutcome::New), secs(4));
+    let NextStep::Wait { until } = schedule.next_step(1, secs(10), ROOM) else {
         panic!("not yet")
     };
     assert_eq!(until, secs(4 + 3 * 4));
@@ -354,12 +376,21 @@ fn stream_with_slow_answers_repeats_later() {
 #[test]
 fn repeated_work_does_not_update_the_answer_time() {
     let mut schedule = with_files(&[1, 1]);
-    assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
-    assert!(matches!(schedule.next(1, secs(60), 1), Next::Send(_)));
+    assert!(matches!(
+        schedule.next_step(1, secs(0), 1),
+        NextStep::Send(_)
+    ));
+    assert!(matches!(
+        schedule.next_step(1, secs(60), 1),
+        NextStep::Send(_)
+    ));
     assert_eq!(take(&mut schedule, 2, secs(60)), ["end of 2"]);
     assert_eq!(take(&mut schedule, 2, secs(60)), ["entry 0"]);
-    assert_eq!(schedule.whole_read(2, 0, 1, [0; 32], secs(60)), Say::File);
-    schedule.answered(0, Ok(Written::New), secs(61));
+    assert_eq!(
+        schedule.whole_read(2, 0, 1, [0; 32], secs(60)),
+        WholeFileMessage::File
+    );
+    schedule.answered(0, Ok(EntryOutcome::New), secs(61));
     assert_eq!(take(&mut schedule, 2, secs(62)), ["entry 1"]);
 }
 
@@ -380,7 +411,7 @@ fn blocks_of_a_failed_file_leave_flight() {
     assert!(actions.result.is_some_and(|result| result.outcome.is_err()));
     assert_eq!(
         (schedule.memory(), schedule.bytes_done()),
-        (Memory::default(), 0)
+        (ScheduleMemory::default(), 0)
     );
     assert_eq!(
         schedule.block_read(0, 1 << 18, block_hash(1 << 18, LARGE)),
@@ -393,17 +424,23 @@ fn blocks_of_a_failed_file_leave_flight() {
 fn file_that_grew_after_it_was_sent_has_changed() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
-    assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::File);
+    assert_eq!(
+        schedule.whole_read(1, 0, 10, [1; 32], secs(0)),
+        WholeFileMessage::File
+    );
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 0", "end of 1"]);
     // The receiver may have the earlier version. Two records of one entry would not agree.
     let changed = Failure::new(FailureKind::Changed);
-    assert_eq!(schedule.grew(2, 0, secs(1)), Say::Failure(changed));
-    schedule.answered(0, Ok(Written::New), secs(2));
+    assert_eq!(
+        schedule.grew(2, 0, secs(1)),
+        WholeFileMessage::Failure(changed)
+    );
+    schedule.answered(0, Ok(EntryOutcome::New), secs(2));
     let result = schedule.actions().result.unwrap();
     assert_eq!(
         (result.outcome, result.content),
-        (Ok(Written::New), Some((10, Some([1; 32]))))
+        (Ok(EntryOutcome::New), Some((10, Some([1; 32]))))
     );
 }
 
@@ -411,28 +448,28 @@ fn file_that_grew_after_it_was_sent_has_changed() {
 fn file_that_grew_is_sent_in_blocks() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
-    assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
+    assert_eq!(schedule.grew(1, 0, secs(0)), WholeFileMessage::Nothing);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
     // It was read before it grew, and reported after.
     assert_eq!(
         schedule.whole_read(1, 0, 10, [1; 32], secs(0)),
-        Say::Nothing
+        WholeFileMessage::Nothing
     );
 }
 
 #[test]
 fn answer_about_unsent_work_is_ignored() {
     let mut schedule = with_files(&[1, LARGE]);
-    schedule.answered(0, Ok(Written::New), secs(0));
+    schedule.answered(0, Ok(EntryOutcome::New), secs(0));
     schedule.answered(u64::MAX, Err(Failure::new(FailureKind::Io)), secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
-    schedule.answered(0, Ok(Written::New), secs(0));
+    schedule.answered(0, Ok(EntryOutcome::New), secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 1"]);
     schedule.acknowledged(1, 0, secs(0));
     assert!(schedule.opened(1, LARGE, 18, false));
     schedule.acknowledged(1, 0, secs(0));
     schedule.acknowledged(1, 77, secs(0));
-    schedule.answered(1, Ok(Written::Same), secs(0));
+    schedule.answered(1, Ok(EntryOutcome::Same), secs(0));
     schedule.completed([0; 32]);
     assert!(schedule.actions().result.is_none());
     assert_eq!((schedule.bytes_done(), schedule.agreed()), (0, None));
@@ -443,16 +480,22 @@ fn answer_about_unsent_work_is_ignored() {
 fn different_manifests_disagree() {
     let mut schedule = with_files(&[1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
-    assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
+    assert_eq!(
+        schedule.whole_read(1, 0, 1, [0; 32], secs(0)),
+        WholeFileMessage::File
+    );
     schedule.completed([9; 32]);
     assert_eq!(
         schedule.agreed(),
         None,
         "the answer on another stream is waited for"
     );
-    schedule.answered(0, Ok(Written::New), secs(1));
+    schedule.answered(0, Ok(EntryOutcome::New), secs(1));
     assert_eq!(schedule.agreed(), Some(false));
-    assert!(matches!(schedule.next(1, secs(1), ROOM), Next::Over));
+    assert!(matches!(
+        schedule.next_step(1, secs(1), ROOM),
+        NextStep::Over
+    ));
 }
 
 fn part(offset: u64, level: u32) -> Subtree {
@@ -532,7 +575,7 @@ fn file_complete_at_the_receiver_needs_no_block() {
     assert!(schedule.file_read(3, 0, 2 * LARGE, [5; 32], secs(0)));
     assert!(!schedule.file_read(1, 0, 2 * LARGE, [5; 32], secs(0)));
     schedule.check();
-    schedule.answered(0, Ok(Written::New), secs(1));
+    schedule.answered(0, Ok(EntryOutcome::New), secs(1));
     schedule.check();
     assert_eq!(schedule.bytes_done(), 2 * LARGE);
     assert!(
@@ -565,6 +608,9 @@ fn retiring_stream_passes_end_to_another() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 1"]);
     schedule.retire(2);
-    assert!(matches!(schedule.next(2, secs(0), ROOM), Next::Over));
+    assert!(matches!(
+        schedule.next_step(2, secs(0), ROOM),
+        NextStep::Over
+    ));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
 }

@@ -32,14 +32,14 @@ impl Line {
 
     fn take(&mut self, schedule: &mut Schedule, size: u64, now: Duration) {
         while self.batches.len() < BATCHES_AHEAD
-            && let Next::Send(work) = schedule.next(self.id, now, MAX_BATCH_ENTRIES)
+            && let NextStep::Send(work) = schedule.next_step(self.id, now, MAX_BATCH_ENTRIES)
         {
-            let mut block = |work: &Work| match work {
-                Work::Open { .. } => {
+            let mut block = |work: &StreamWork| match work {
+                StreamWork::Open { .. } => {
                     assert!(schedule.opened(0, size, BLOCK_LOG2, false));
                     Some((0, f64::from(1 << BLOCK_LOG2)))
                 }
-                Work::Block { offset, .. } => Some((*offset, f64::from(1 << BLOCK_LOG2))),
+                StreamWork::Block { offset, .. } => Some((*offset, f64::from(1 << BLOCK_LOG2))),
                 _ => None,
             };
             let blocks: Vec<_> = work.iter().filter_map(&mut block).collect();
@@ -76,7 +76,7 @@ fn over_ideal(mut lines: Vec<Line>, size: u64) -> f64 {
         schedule.add_stream(line.id);
     }
     let path = RelPath::from_bytes(b"f").unwrap();
-    schedule.found(0, path, Meta::default(), Found::File { size });
+    schedule.found(0, path, Meta::default(), FoundEntry::File { size });
     schedule.walk_ended(true);
     let (mut now, mut could, mut ideal) = (Duration::ZERO, 0.0, None);
     while schedule.bytes_done() < size {

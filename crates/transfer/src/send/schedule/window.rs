@@ -92,7 +92,7 @@ mod tests {
         (0..streams).for_each(|stream| schedule.add_stream(stream));
         for n in 0..files {
             let path = RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
-            schedule.found(0, path, Meta::default(), Found::File { size: TIB });
+            schedule.found(0, path, Meta::default(), FoundEntry::File { size: TIB });
         }
         for n in 0..files {
             let opened = take(
@@ -110,12 +110,12 @@ mod tests {
 
     /// Returns the blocks that are taken, by file and offset.
     fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<(u64, u64)> {
-        let Next::Send(work) = schedule.next(stream, now, MAX_BATCH_ENTRIES) else {
+        let NextStep::Send(work) = schedule.next_step(stream, now, MAX_BATCH_ENTRIES) else {
             return Vec::new();
         };
-        let block = |work: &Work| match work {
-            Work::Open { file, .. } => Some((file.head.id, 0)),
-            Work::Block { file, offset } => Some((file.head.id, *offset)),
+        let block = |work: &StreamWork| match work {
+            StreamWork::Open { file, .. } => Some((file.head.id, 0)),
+            StreamWork::Block { file, offset } => Some((file.head.id, *offset)),
             _ => None,
         };
         work.iter().filter_map(block).collect()
@@ -149,7 +149,7 @@ mod tests {
             );
         }
         assert_eq!(taken, MAX_BLOCKS_AHEAD - 1);
-        assert!(received.held() as u64 <= MAX_BLOCKS_AHEAD / 2);
+        assert!(received.subtree_count() as u64 <= MAX_BLOCKS_AHEAD / 2);
         // The window advances only with the first block.
         let last = waiting.pop().unwrap();
         answer(&mut schedule, last, now);
@@ -166,8 +166,8 @@ mod tests {
         let now = Duration::from_secs(1);
         assert_eq!(take(&mut schedule, 1, now), [(0, 1 << BLOCK_LOG2)]);
         assert_eq!(take(&mut schedule, 1, now), [(0, 2 << BLOCK_LOG2)]);
-        let next = schedule.next(1, now, MAX_BATCH_ENTRIES);
-        assert!(matches!(next, Next::Wait { until } if until <= now + SHARE_PAUSE));
+        let next = schedule.next_step(1, now, MAX_BATCH_ENTRIES);
+        assert!(matches!(next, NextStep::Wait { until } if until <= now + SHARE_PAUSE));
     }
 
     #[test]

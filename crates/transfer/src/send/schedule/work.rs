@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::Entry;
+use super::entry::SourceEntry;
 use crate::error::Failure;
 use crate::tree_hash::Hash;
-use crate::wire::{NO_ENTRY, Written};
+use crate::wire::{EntryOutcome, NO_ENTRY};
 
 /// Number of a stream within one copy.
 pub(crate) type StreamId = u32;
@@ -18,12 +18,12 @@ pub(crate) type StreamId = u32;
 pub(super) struct Subject {
     /// Number of the entry.
     pub entry: u64,
-    pub part: Part,
+    pub part: SubjectPart,
 }
 
 /// Part of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum SubjectPart {
     /// The block at this offset.
     Block(u64),
     /// The entry as a whole: its one frame, its end or its failure. Its result is the answer.
@@ -37,63 +37,66 @@ impl Subject {
     pub(super) const fn whole(entry: u64) -> Self {
         Self {
             entry,
-            part: Part::Whole,
+            part: SubjectPart::Whole,
         }
     }
 
     pub(super) const fn block(entry: u64, offset: u64) -> Self {
         Self {
             entry,
-            part: Part::Block(offset),
+            part: SubjectPart::Block(offset),
         }
     }
 
     pub(super) const fn is_block(&self) -> bool {
-        matches!(self.part, Part::Block(_))
+        matches!(self.part, SubjectPart::Block(_))
     }
 }
 
 /// Work that a stream must send.
 #[derive(Debug, Clone)]
-pub(crate) enum Work {
+pub(crate) enum StreamWork {
     /// An entry in one frame.
-    Entry(Arc<Entry>),
+    Entry(Arc<SourceEntry>),
     /// Offer a file with this size and hash, or otherwise as the walk found it.
     Offer {
-        file: Arc<Entry>,
+        file: Arc<SourceEntry>,
         content: Option<(u64, Hash)>,
     },
     /// Announce a file as a link to one in place.
-    Link(Arc<Entry>),
+    Link(Arc<SourceEntry>),
     /// Read a file for its hash, and offer it.
-    ReadOffer(Arc<Entry>),
+    ReadOffer(Arc<SourceEntry>),
     /// Open the file, report its size, and send its first block. If `offered`, first offer it as
     /// the walk found it.
-    Open { file: Arc<Entry>, offered: bool },
+    Open {
+        file: Arc<SourceEntry>,
+        offered: bool,
+    },
     /// Send the block of an open file at `offset`.
-    Block { file: Arc<Entry>, offset: u64 },
+    Block { file: Arc<SourceEntry>, offset: u64 },
     /// Check that a file is unchanged of which the receiver has all, some of it from before, and
     /// send its hash.
-    Complete { file: Arc<Entry>, hash: Hash },
+    Complete { file: Arc<SourceEntry>, hash: Hash },
     /// Send the hash of a file that was read completely.
-    FileEnd { file: Arc<Entry>, hash: Hash },
+    FileEnd { file: Arc<SourceEntry>, hash: Hash },
     /// Report that an entry failed.
-    Failed(Arc<Entry>, Failure),
+    Failed(Arc<SourceEntry>, Failure),
     /// Report the end of the walk, with its totals.
     End { entries: u64, bytes: u64 },
 }
 
-impl Work {
+impl StreamWork {
     /// Returns true if it is a block of file data, which is never batched with other work.
     pub(super) fn is_block(&self) -> bool {
-        matches!(self, Work::Open { .. } | Work::Block { .. })
+        matches!(self, StreamWork::Open { .. } | StreamWork::Block { .. })
     }
 
     /// Returns the bytes that it adds to a batch.
     pub(super) fn batch_bytes(&self) -> u64 {
         match self {
-            Work::Entry(entry) | Work::ReadOffer(entry) => entry.batch_bytes(),
-            Work::Offer { file, .. } | Work::Link(file) => file.offer_bytes(),
+            StreamWork::Entry(entry) | StreamWork::ReadOffer(entry) => entry.batch_bytes(),
+            StreamWork::Offer { file, .. } | StreamWork::Link(file) => file.offer_bytes(),
             _ => 0,
         }
     }
@@ -101,9 +104,9 @@ impl Work {
 
 /// Next step of a stream.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// Send this work.
-    Send(Vec<Work>),
+    Send(Vec<StreamWork>),
     /// Wait. Ask again when woken, and at this time at the latest.
     Wait { until: Duration },
     /// The schedule is over.
@@ -112,7 +115,7 @@ pub(crate) enum Next {
 
 /// Message to send for a file that has been read in one piece.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Say {
+pub(crate) enum WholeFileMessage {
     /// The file as it was read.
     File,
     /// Its failure.
@@ -123,7 +126,7 @@ pub(crate) enum Say {
 
 /// Streams to wake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Wake {
+pub(crate) enum WakeTarget {
     #[default]
     None,
     One,
@@ -132,8 +135,8 @@ pub(crate) enum Wake {
 
 /// Actions that the schedule wants after an event.
 #[derive(Debug, Default)]
-pub(crate) struct Actions {
-    pub wake: Wake,
+pub(crate) struct ScheduleActions {
+    pub wake: WakeTarget,
     /// If true, the walk may continue.
     pub wake_walk: bool,
     /// File that need not be open any more.
@@ -141,13 +144,13 @@ pub(crate) struct Actions {
     /// Result of an entry, for the observer.
     pub result: Option<EntryResult>,
     /// Parts of a file that the receiver had, for the observer.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<ResumedReport>,
 }
 
 /// Parts of a file that an earlier copy had left.
 #[derive(Debug)]
-pub(crate) struct Resumed {
-    pub entry: Arc<Entry>,
+pub(crate) struct ResumedReport {
+    pub entry: Arc<SourceEntry>,
     /// Bytes that existed, and size of the whole file.
     pub bytes: u64,
     pub size: u64,
@@ -156,15 +159,15 @@ pub(crate) struct Resumed {
 /// Result of an entry.
 #[derive(Debug)]
 pub(crate) struct EntryResult {
-    pub entry: Arc<Entry>,
+    pub entry: Arc<SourceEntry>,
     /// Size of a file in place, and its hash if known.
     pub content: Option<(u64, Option<Hash>)>,
-    pub outcome: Result<Written, Failure>,
+    pub outcome: Result<EntryOutcome, Failure>,
 }
 
 /// Memory of a schedule, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Memory {
+pub(crate) struct ScheduleMemory {
     /// Entries without a result.
     pub entries: u64,
     /// Work in flight, open files, and records that wait in the manifest.

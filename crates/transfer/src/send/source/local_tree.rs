@@ -8,14 +8,14 @@ use rustix::fs::{self, SeekFrom, Stat};
 use rustix::io::Errno;
 
 use super::{Source, SourceFile};
-use crate::error::{Error, Failure, FailureKind, vanished};
+use crate::error::{Error, Failure, FailureKind, vanished_failure};
 use crate::path::RelPath;
-use crate::send::schedule::Found;
+use crate::send::schedule::FoundEntry;
 use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::confine::{Dir, NodeKind, kind_of};
 use crate::store::journal::Identity;
 use crate::typed_path::source_name;
-use crate::wire::{Extent, Head, MAX_EXTENTS, Meta, SourceIdentity};
+use crate::wire::{EntryHead, Extent, MAX_EXTENTS, Meta, SourceIdentity};
 
 /// Context for deriving identities (BLAKE3 paper, section 2.3).
 const IDENTITY_CONTEXT: &str = "longhaul 2026 identity of a source file";
@@ -75,7 +75,7 @@ impl LocalTree {
     }
 
     /// Returns the directory of an entry and its full path there.
-    fn locate(&self, head: &Head) -> Result<(&Dir, RelPath), Failure> {
+    fn locate(&self, head: &EntryHead) -> Result<(&Dir, RelPath), Failure> {
         let root = self
             .roots
             .get(head.source as usize)
@@ -93,17 +93,17 @@ impl Source for LocalTree {
                 number,
                 RelPath::root(),
                 Meta::default(),
-                Found::Failed(failure.clone()),
+                FoundEntry::Failed(failure.clone()),
             ),
         })
     }
 
-    fn open(&self, head: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+    fn open(&self, head: &EntryHead) -> Result<Box<dyn SourceFile>, Failure> {
         let (dir, path) = self.locate(head)?;
-        let fd = dir.open_file(&path).map_err(vanished)?;
+        let fd = dir.open_file(&path).map_err(vanished_failure)?;
         let stat = fs::fstat(&fd)?;
         match kind_of(&stat) {
-            Kind::File => Ok(Box::new(LocalFile { fd, stat })),
+            NodeKind::File => Ok(Box::new(LocalFile { fd, stat })),
             _ => Err(Failure::new(FailureKind::Changed)),
         }
     }
@@ -129,7 +129,7 @@ impl SourceFile for LocalFile {
         // system.
         Some(blake3::derive_key(
             IDENTITY_CONTEXT,
-            Identity::of(&self.stat).as_bytes(),
+            Identity::from_stat(&self.stat).as_bytes(),
         ))
     }
 
@@ -247,10 +247,10 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
     let base = open(parent)?;
     let stat = base.stat(&name_path)?;
     let trailing_slash = typed.ends_with(b"/");
-    if trailing_slash && kind_of(&stat) == Kind::File {
+    if trailing_slash && kind_of(&stat) == NodeKind::File {
         return Err(Errno::NOTDIR.into());
     }
-    if kind_of(&stat) == Kind::Symlink && (!recursive || trailing_slash) {
+    if kind_of(&stat) == NodeKind::Symlink && (!recursive || trailing_slash) {
         // The user named this link on the command line, so it is followed.
         let real = std::fs::canonicalize(path).map_err(|error| io_failure(&error))?;
         let (mut root, _) = match real.file_name() {
@@ -278,6 +278,6 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
 fn io_failure(error: &std::io::Error) -> Failure {
     match error.raw_os_error() {
         Some(code) => Errno::from_raw_os_error(code).into(),
-        None => Failure::with(FailureKind::Io, error.to_string()),
+        None => Failure::with_detail(FailureKind::Io, error.to_string()),
     }
 }

@@ -2,37 +2,37 @@
 
 use rustix::fs::Stat;
 
-use crate::account::Held;
+use crate::account::ResourcePermit;
 use crate::part::PartFilter;
 use crate::path::RelPath;
-use crate::send::schedule::{Found, Inode};
+use crate::send::schedule::{FoundEntry, SourceInode};
 use crate::send::walk::WalkSink;
-use crate::store::confine::Kind;
+use crate::store::confine::NodeKind;
 use crate::wire::Meta;
 
 /// Passes the files of the part to `sink`. Directories, links, and unreadable entries are left to
 /// the copy after the parts, which reports each of them once.
-pub(super) struct OfPart<'a> {
+pub(super) struct PartFilterSink<'a> {
     pub filter: PartFilter,
     pub sink: &'a dyn WalkSink,
 }
 
-impl WalkSink for OfPart<'_> {
-    fn hold(&self) -> Option<Held> {
+impl WalkSink for PartFilterSink<'_> {
+    fn hold(&self) -> Option<ResourcePermit> {
         self.sink.hold()
     }
 
-    fn wants(&self, source: u32, path: &RelPath, kind: Kind) -> bool {
-        kind == Kind::File && self.filter.may_take(source, path)
+    fn wants(&self, source: u32, path: &RelPath, kind: NodeKind) -> bool {
+        kind == NodeKind::File && self.filter.may_take(source, path)
     }
 
-    fn looked_at(&self, stat: &Stat) {
-        self.sink.looked_at(stat);
+    fn note_stat(&self, stat: &Stat) {
+        self.sink.note_stat(stat);
     }
 
-    fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
+    fn found(&self, source: u32, path: RelPath, meta: Meta, found: FoundEntry) -> bool {
         match found {
-            Found::File { .. } if self.filter.part.takes(source, &path) => {
+            FoundEntry::File { .. } if self.filter.part.contains(source, &path) => {
                 self.sink.found(source, path, meta, found)
             }
             _ => true,
@@ -45,12 +45,12 @@ impl WalkSink for OfPart<'_> {
         path: RelPath,
         meta: Meta,
         size: u64,
-        (inode, names): (Inode, u64),
+        (inode, names): (SourceInode, u64),
     ) -> bool {
         // The device is omitted, as each host numbers its devices differently.
         let is_taken = match self.filter.links_together {
-            true => self.filter.part.takes_inode(inode.number),
-            false => self.filter.part.takes(source, &path),
+            true => self.filter.part.contains_inode(inode.number),
+            false => self.filter.part.contains(source, &path),
         };
         !is_taken
             || self

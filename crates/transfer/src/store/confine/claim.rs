@@ -26,7 +26,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Dir, Kind, kind_of};
+use super::{Dir, NodeKind, kind_of};
 
 /// Modification time of a claim, in seconds since 1970. The number is even, so that FAT keeps it
 /// too.
@@ -39,7 +39,7 @@ const MAX_ZONE_SECONDS: i64 = 26 * 60 * 60;
 /// Method of committing a file without replacing another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Naming {
+pub(super) enum NamingMethod {
     /// Not known yet.
     Unknown,
     /// `renameat2(2)` with `RENAME_NOREPLACE`.
@@ -56,19 +56,23 @@ pub(super) struct FoundNaming(AtomicU8);
 
 impl Default for FoundNaming {
     fn default() -> Self {
-        Self(AtomicU8::new(Naming::Unknown as u8))
+        Self(AtomicU8::new(NamingMethod::Unknown as u8))
     }
 }
 
 impl FoundNaming {
-    pub(super) fn get(&self) -> Naming {
+    pub(super) fn get(&self) -> NamingMethod {
         let code = self.0.load(Ordering::Relaxed);
-        let all = [Naming::Rename, Naming::Link, Naming::Claim];
+        let all = [
+            NamingMethod::Rename,
+            NamingMethod::Link,
+            NamingMethod::Claim,
+        ];
         let found = all.into_iter().find(|naming| *naming as u8 == code);
-        found.unwrap_or(Naming::Unknown)
+        found.unwrap_or(NamingMethod::Unknown)
     }
 
-    pub(super) fn set(&self, naming: Naming) {
+    pub(super) fn set(&self, naming: NamingMethod) {
         self.0.store(naming as u8, Ordering::Relaxed);
     }
 }
@@ -81,27 +85,27 @@ pub(super) fn rename_to_free_name(
     to: &OsStr,
 ) -> Result<(), Errno> {
     let found = target.naming.get();
-    if matches!(found, Naming::Unknown | Naming::Rename) {
+    if matches!(found, NamingMethod::Unknown | NamingMethod::Rename) {
         match fs::renameat_with(source, from, target, to, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-            result => return target.remember(Naming::Rename, result),
+            result => return target.remember(NamingMethod::Rename, result),
         }
     }
-    if kind_of(&source.stat_name(from)?) == Kind::Directory {
+    if kind_of(&source.stat_name(from)?) == NodeKind::Directory {
         return rename_directory(source, from, target, to);
     }
-    if found != Naming::Claim {
+    if found != NamingMethod::Claim {
         match source.link_into(from, target, to) {
             Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK) => {}
             linked => {
-                target.remember(Naming::Link, linked)?;
+                target.remember(NamingMethod::Link, linked)?;
                 return source.remove(from);
             }
         }
     }
-    let claimed = Claim::take(target, to);
+    let claimed = NameClaim::take(target, to);
     let named = claimed.and_then(|claim| claim.give_way_to(source, from));
-    target.remember(Naming::Claim, named)
+    target.remember(NamingMethod::Claim, named)
 }
 
 fn rename_directory(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Result<(), Errno> {
@@ -114,7 +118,7 @@ fn rename_directory(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Res
 }
 
 impl Dir {
-    fn remember(&self, naming: Naming, result: Result<(), Errno>) -> Result<(), Errno> {
+    fn remember(&self, naming: NamingMethod, result: Result<(), Errno>) -> Result<(), Errno> {
         if matches!(result, Ok(()) | Err(Errno::EXIST)) {
             self.naming.set(naming);
         }
@@ -124,7 +128,7 @@ impl Dir {
     /// Determines how files can be committed here without replacing others, by means of a file
     /// called `first` and then `second`. Does nothing if the method is known.
     pub(crate) fn try_naming(&self, first: &OsStr, second: &OsStr) -> Result<(), Errno> {
-        if self.naming.get() != Naming::Unknown {
+        if self.naming.get() != NamingMethod::Unknown {
             return Ok(());
         }
         drop(self.create_new(first)?);
@@ -172,13 +176,13 @@ impl Dir {
 }
 
 /// A name held by an empty file until the finished file replaces it.
-struct Claim<'a> {
+struct NameClaim<'a> {
     directory: &'a Dir,
     name: &'a OsStr,
     file: OwnedFd,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> NameClaim<'a> {
     fn take(directory: &'a Dir, name: &'a OsStr) -> Result<Self, Errno> {
         match directory.create_new(name) {
             Err(Errno::EXIST) => Self::take_over(directory, name),
@@ -211,7 +215,7 @@ impl<'a> Claim<'a> {
             name,
             file,
         };
-        let is_abandoned = claim.lock().is_ok() && is_claim(directory, name) && claim.stands();
+        let is_abandoned = claim.lock().is_ok() && is_claim(directory, name) && claim.is_valid();
         if is_abandoned {
             Ok(claim)
         } else {
@@ -224,7 +228,7 @@ impl<'a> Claim<'a> {
     }
 
     /// Returns true if the name still belongs to this very file, and nothing was written to it.
-    fn stands(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name))
         else {
             return false;
@@ -234,11 +238,11 @@ impl<'a> Claim<'a> {
     }
 
     fn give_way_to(self, source: &Dir, from: &OsStr) -> Result<(), Errno> {
-        if !self.stands() {
+        if !self.is_valid() {
             return Err(Errno::EXIST);
         }
         let renamed = fs::renameat(source, from, self.directory, self.name);
-        if renamed.is_err() && self.stands() {
+        if renamed.is_err() && self.is_valid() {
             let _ = fs::unlinkat(self.directory, self.name, AtFlags::empty());
         }
         renamed
@@ -246,22 +250,22 @@ impl<'a> Claim<'a> {
 }
 
 fn looks_like_claim(stat: &Stat) -> bool {
-    kind_of(stat) == Kind::File && stat.st_size == 0 && is_claim_time(stat.st_mtime)
+    kind_of(stat) == NodeKind::File && stat.st_size == 0 && is_claim_time(stat.st_mtime)
 }
 
 fn is_claim(directory: &Dir, name: &OsStr) -> bool {
-    fresh(directory, name).is_ok_and(|now| {
+    stat_uncached(directory, name).is_ok_and(|now| {
         let is_file = FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile;
         is_file && now.stx_size == 0 && is_claim_time(now.stx_mtime.tv_sec)
     })
 }
 
 fn is_empty(directory: &Dir, name: &OsStr) -> bool {
-    fresh(directory, name).is_ok_and(|now| now.stx_size == 0)
+    stat_uncached(directory, name).is_ok_and(|now| now.stx_size == 0)
 }
 
 /// Returns the current metadata of `name`, read from the file system itself.
-fn fresh(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
+fn stat_uncached(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
     fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
@@ -290,7 +294,7 @@ mod tests {
     const TO: &str = "to";
 
     /// Creates a directory that uses the given naming method, with a finished file in it.
-    fn directory(naming: Naming) -> (tempfile::TempDir, Dir) {
+    fn directory(naming: NamingMethod) -> (tempfile::TempDir, Dir) {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::write(tmp.path().join(FROM), "finished").unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
@@ -304,7 +308,12 @@ mod tests {
 
     #[test]
     fn each_naming_method_commits_without_replacing() {
-        for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
+        for naming in [
+            NamingMethod::Unknown,
+            NamingMethod::Rename,
+            NamingMethod::Link,
+            NamingMethod::Claim,
+        ] {
             let (tmp, dir) = directory(naming);
             give_name(&dir).unwrap();
             assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), b"finished");
@@ -324,7 +333,12 @@ mod tests {
 
     #[test]
     fn directory_takes_only_a_free_name() {
-        for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
+        for naming in [
+            NamingMethod::Unknown,
+            NamingMethod::Rename,
+            NamingMethod::Link,
+            NamingMethod::Claim,
+        ] {
             let (tmp, dir) = directory(naming);
             std::fs::create_dir(tmp.path().join("d")).unwrap();
             std::fs::create_dir(tmp.path().join("there")).unwrap();
@@ -339,8 +353,8 @@ mod tests {
 
     #[test]
     fn abandoned_claim_is_taken_over() {
-        let (tmp, dir) = directory(Naming::Claim);
-        drop(Claim::take(&dir, TO.as_ref()).unwrap());
+        let (tmp, dir) = directory(NamingMethod::Claim);
+        drop(NameClaim::take(&dir, TO.as_ref()).unwrap());
         assert!(tmp.path().join(TO).exists());
         assert_eq!(dir.stat_occupant(TO.as_ref()).unwrap_err(), Errno::NOENT);
         give_name(&dir).unwrap();
@@ -349,8 +363,8 @@ mod tests {
 
     #[test]
     fn claim_in_use_is_left_alone() {
-        let (tmp, dir) = directory(Naming::Claim);
-        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        let (tmp, dir) = directory(NamingMethod::Claim);
+        let claim = NameClaim::take(&dir, TO.as_ref()).unwrap();
         assert_eq!(give_name(&dir), Err(Errno::EXIST));
         drop(claim);
         assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), b"");
@@ -358,12 +372,12 @@ mod tests {
 
     #[test]
     fn replaced_or_written_claim_is_void() {
-        let (tmp, dir) = directory(Naming::Claim);
-        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        let (tmp, dir) = directory(NamingMethod::Claim);
+        let claim = NameClaim::take(&dir, TO.as_ref()).unwrap();
         std::fs::write(tmp.path().join(TO), "written to").unwrap();
         assert_eq!(claim.give_way_to(&dir, FROM.as_ref()), Err(Errno::EXIST));
-        let (tmp, dir) = directory(Naming::Claim);
-        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        let (tmp, dir) = directory(NamingMethod::Claim);
+        let claim = NameClaim::take(&dir, TO.as_ref()).unwrap();
         std::fs::write(tmp.path().join("other"), "").unwrap();
         std::fs::rename(tmp.path().join("other"), tmp.path().join(TO)).unwrap();
         assert_eq!(claim.give_way_to(&dir, FROM.as_ref()), Err(Errno::EXIST));
@@ -372,7 +386,7 @@ mod tests {
 
     #[test]
     fn failed_commit_leaves_no_claim() {
-        let (tmp, dir) = directory(Naming::Claim);
+        let (tmp, dir) = directory(NamingMethod::Claim);
         let missing = dir.rename("missing".as_ref(), TO.as_ref(), false);
         assert_eq!(missing, Err(Errno::NOENT));
         assert!(!tmp.path().join(TO).exists());
@@ -396,9 +410,9 @@ mod tests {
 
     #[test]
     fn naming_method_is_tried_once_and_leaves_nothing() {
-        let (tmp, dir) = directory(Naming::Unknown);
+        let (tmp, dir) = directory(NamingMethod::Unknown);
         dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
-        assert_eq!(dir.naming.get(), Naming::Rename);
+        assert_eq!(dir.naming.get(), NamingMethod::Rename);
         dir.try_naming("no/name".as_ref(), "no/name".as_ref())
             .unwrap();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
@@ -406,7 +420,7 @@ mod tests {
 
     #[test]
     fn name_is_tried_invisibly() {
-        let (tmp, dir) = directory(Naming::Unknown);
+        let (tmp, dir) = directory(NamingMethod::Unknown);
         let long = "x".repeat(300);
         for (name, tried) in [
             ("a:b", Ok(())),

@@ -53,9 +53,9 @@ pub(super) fn open(base: impl AsFd, path: &OsStr, flags: OFlags) -> Result<Owned
 }
 
 /// Directories on the path and its last name. `None` for the base itself.
-type Way<'a> = Option<(Vec<&'a [u8]>, &'a [u8])>;
+type SplitPath<'a> = Option<(Vec<&'a [u8]>, &'a [u8])>;
 
-fn split(path: &[u8]) -> Result<Way<'_>, Errno> {
+fn split(path: &[u8]) -> Result<SplitPath<'_>, Errno> {
     if path == b"." {
         return Ok(None);
     }

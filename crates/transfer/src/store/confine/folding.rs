@@ -16,12 +16,12 @@ use super::Dir;
 
 /// Result of the test for one kind of difference.
 #[derive(Debug, Default)]
-struct Found(AtomicU8);
+struct FoldingResult(AtomicU8);
 
 const DISTINCT: u8 = 1;
 const FOLDED: u8 = 2;
 
-impl Found {
+impl FoldingResult {
     fn is(&self, code: u8) -> bool {
         self.0.load(Ordering::Relaxed) == code
     }
@@ -33,9 +33,9 @@ impl Found {
 
 /// Results of the tests for a directory.
 #[derive(Debug, Default)]
-pub(super) struct FoundFolding {
-    case: Found,
-    forms: Found,
+pub(super) struct DirectoryFolding {
+    case: FoldingResult,
+    forms: FoldingResult,
 }
 
 impl Dir {

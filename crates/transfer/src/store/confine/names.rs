@@ -3,20 +3,20 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::Kind;
+use super::NodeKind;
 
 /// Names in one buffer, each preceded by its length and kind, without an allocation for each.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct DirectoryNames {
     buffer: Vec<u8>,
     /// Offset of each name.
     begins: Vec<usize>,
 }
 
-impl Names {
+impl DirectoryNames {
     /// Adds a name of at most 255 bytes (NAME_MAX), and its kind if the directory reports it. Of a
     /// longer name, which no directory has, it keeps the first 255 bytes.
-    pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
+    pub(super) fn push(&mut self, name: &[u8], kind: Option<NodeKind>) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         self.begins.push(self.buffer.len());
         self.buffer.push(kind.map_or(0, |kind| kind as u8 + 1));
@@ -32,7 +32,7 @@ impl Names {
     }
 
     /// Returns the names in order, and the kind of each if the directory reported it.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, Option<Kind>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, Option<NodeKind>)> {
         self.begins.iter().map(|&begin| {
             let name = OsStr::from_bytes(name_at(&self.buffer, begin));
             (name, kind_at(&self.buffer, begin))
@@ -40,9 +40,9 @@ impl Names {
     }
 }
 
-fn kind_at(buffer: &[u8], begin: usize) -> Option<Kind> {
+fn kind_at(buffer: &[u8], begin: usize) -> Option<NodeKind> {
     let code = buffer.get(begin).copied();
-    Kind::ALL
+    NodeKind::ALL
         .into_iter()
         .find(|&kind| code == Some(kind as u8 + 1))
 }
@@ -67,13 +67,13 @@ mod tests {
                 0..50,
             ),
         ) {
-            let mut packed = Names::default();
+            let mut packed = DirectoryNames::default();
             for name in &names {
-                packed.push(name, Some(Kind::Other));
+                packed.push(name, Some(NodeKind::Other));
             }
             packed.sort();
             names.sort();
-            prop_assert!(packed.iter().all(|(_, kind)| kind == Some(Kind::Other)));
+            prop_assert!(packed.iter().all(|(_, kind)| kind == Some(NodeKind::Other)));
             let listed: Vec<&[u8]> = packed.iter().map(|(name, _)| name.as_bytes()).collect();
             prop_assert_eq!(listed, names);
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn million_names_have_little_overhead() {
-        let mut names = Names::default();
+        let mut names = DirectoryNames::default();
         let own: usize = (0..1_000_000u32)
             .map(|n| {
                 let name = format!("{n:07}");

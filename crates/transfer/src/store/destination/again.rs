@@ -5,14 +5,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
-use crate::wire::{Placement, Token};
+use super::{Committer, CopyDestination, Flusher, GranularityCache, OpenDirs, temp_prefix};
+use crate::wire::{CopyToken, Placement};
 
-impl Destination {
+impl CopyDestination {
     /// Returns the placement of the sources.
     pub(crate) fn placement(&self) -> Placement {
         match self.into {
-            true => Placement::Into,
+            true => Placement::IntoDirectory,
             false => Placement::Itself,
         }
     }
@@ -29,7 +29,7 @@ impl Destination {
 
     /// Creates the same destination for another copy with this `token`, which begins when this one
     /// has released its files. Must be called before anything is created.
-    pub(crate) fn successor(&self, token: Token) -> Self {
+    pub(crate) fn successor(&self, token: CopyToken) -> Self {
         Self {
             base: self.base.clone(),
             target: self.target.clone(),
@@ -49,7 +49,7 @@ impl Destination {
             directories: self.directories.clone(),
             is_local: self.is_local,
             names_in_place: self.names_in_place.clone(),
-            grains: Grains::default(),
+            grains: GranularityCache::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::error::{Failure, FailureKind};
 use crate::store::OnCommit;
 use crate::store::durability::{self, Durability};
 use crate::tree_hash::Hash;
-use crate::wire::Written;
+use crate::wire::EntryOutcome;
 
 /// Maximum number of files that wait while a flush is in progress, and of files in one flush. A
 /// killed copy leaves as many temporary files.
@@ -31,7 +31,7 @@ const MAX_GROUP_FILES: usize = 256;
 const MAX_GROUP_BYTES: u64 = 64 << 20;
 
 /// A complete, verified file, and what is needed to commit it.
-pub(super) struct Whole {
+pub(super) struct CompleteFile {
     pub file: NewFile,
     pub size: u64,
     pub hash: Hash,
@@ -48,7 +48,7 @@ pub(super) struct Whole {
     pub done: OnCommit,
 }
 
-impl Whole {
+impl CompleteFile {
     /// Flushes the file alone and commits it.
     fn commit_alone(self) {
         let flushed = self.flush();
@@ -71,7 +71,7 @@ impl Whole {
         (self.done)(outcome);
     }
 
-    fn give_name(&mut self) -> Result<Written, Failure> {
+    fn give_name(&mut self) -> Result<EntryOutcome, Failure> {
         let names = self.names_in_place.clone();
         let reserved = match names.reserve(self.file.parent().entry()) {
             Ok(reserved) => reserved,
@@ -103,12 +103,12 @@ impl Whole {
             }
             let entry = self.file.parent().entry();
             names.reserve(entry)?.confirm(entry);
-            return Ok(Written::Same);
+            return Ok(EntryOutcome::Same);
         }
         let parent = self.file.parent();
         reserved.confirm(parent.entry());
         self.open_dirs.changed(&parent.path, &parent.dir);
-        self.metadata.clone().map(|()| Written::New)
+        self.metadata.clone().map(|()| EntryOutcome::New)
     }
 }
 
@@ -130,31 +130,33 @@ fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
 /// Commits the files of one destination.
 #[derive(Default)]
 pub(super) struct Committer {
-    queue: Arc<Queue>,
+    queue: Arc<FlushQueue>,
     /// Durability of the file systems so far, by device number.
     file_systems: Mutex<HashMap<u64, Durability>>,
 }
 
 /// A queued file, and the device number of its file system.
-struct Queued {
-    whole: Whole,
+struct QueuedFile {
+    whole: CompleteFile,
     device: u64,
 }
 
 impl Committer {
     /// Commits a file once it is durable. Blocking.
-    pub(super) fn commit(&self, mut whole: Whole) {
+    pub(super) fn commit(&self, mut whole: CompleteFile) {
         match self.prepare(&mut whole) {
             Err(failure) => whole.finish(Err(failure)),
             Ok((Durability::Volatile, _)) => whole.finish(Ok(())),
             Ok((Durability::Single, _)) => whole.commit_alone(),
-            Ok((Durability::Grouped, device)) => self.queue.clone().push(Queued { whole, device }),
+            Ok((Durability::Grouped, device)) => {
+                self.queue.clone().push(QueuedFile { whole, device })
+            }
         }
     }
 
     /// Returns how to make a file durable, and its device number. Closes the file if it is flushed
     /// together with others.
-    fn prepare(&self, whole: &mut Whole) -> Result<(Durability, u64), Failure> {
+    fn prepare(&self, whole: &mut CompleteFile) -> Result<(Durability, u64), Failure> {
         let device = fs::fstat(whole.file.fd()?)?.st_dev;
         let known = self.file_systems.lock().get(&device).copied();
         let durability = match known {
@@ -174,22 +176,22 @@ impl Committer {
 
 /// Files that wait for a flush.
 #[derive(Default)]
-struct Queue {
+struct FlushQueue {
     state: Mutex<QueueState>,
     costs: Mutex<FlushCosts>,
 }
 
 #[derive(Default)]
 struct QueueState {
-    waiting: VecDeque<Queued>,
+    waiting: VecDeque<QueuedFile>,
     /// True while a thread is committing groups.
     has_worker: bool,
 }
 
-impl Queue {
+impl FlushQueue {
     /// Adds a file, and starts a worker unless one is running. If a whole group waits, commits that
     /// group here, so that a fast sender waits for the disk.
-    fn push(self: Arc<Self>, queued: Queued) {
+    fn push(self: Arc<Self>, queued: QueuedFile) {
         let mut state = self.state.lock();
         state.waiting.push_back(queued);
         if state.waiting.len() >= MAX_GROUP_FILES {
@@ -220,7 +222,7 @@ impl Queue {
         }
     }
 
-    fn commit_group(&self, mut group: Vec<Queued>) {
+    fn commit_group(&self, mut group: Vec<QueuedFile>) {
         group.sort_by_key(|queued| queued.device);
         let results: Vec<_> = group
             .chunk_by(|a, b| a.device == b.device)
@@ -233,7 +235,7 @@ impl Queue {
 }
 
 impl QueueState {
-    fn take_group(&mut self) -> Vec<Queued> {
+    fn take_group(&mut self) -> Vec<QueuedFile> {
         let (mut group, mut bytes) = (Vec::new(), 0u64);
         while group.len() < MAX_GROUP_FILES && bytes < MAX_GROUP_BYTES {
             let Some(next) = self.waiting.pop_front() else {
@@ -247,7 +249,7 @@ impl QueueState {
 }
 
 /// Flushes files of one file system. Returns one result per file.
-fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Failure>> {
+fn flush_group(files: &[QueuedFile], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Failure>> {
     let each = || files.iter().map(|queued| queued.whole.flush()).collect();
     let started = Instant::now();
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);

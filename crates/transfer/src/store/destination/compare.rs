@@ -10,19 +10,19 @@ use rustix::io::Errno;
 
 use super::directories::keeping_finished;
 use super::write::metadata_failure;
-use super::{Destination, Parent, times};
+use super::{CopyDestination, EntryLocation, times};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::send::meta_of;
 use crate::store::Comparison;
-use crate::store::confine::{Kind, kind_of};
+use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
-use crate::wire::Offer;
+use crate::wire::FileOffer;
 
 /// Number of bytes per read.
 const READ_BYTES: usize = 128 * 1024;
 
-impl Destination {
+impl CopyDestination {
     /// Returns true if the destination has anything that the files may be compared with. Always
     /// false for a writer that may not learn it.
     pub(crate) fn has_something(&self) -> bool {
@@ -46,13 +46,13 @@ impl Destination {
     /// hash, and only while `is_waiting` returns true.
     pub(super) fn compare_offered(
         &self,
-        offer: &Offer,
+        offer: &FileOffer,
         is_waiting: &dyn Fn() -> bool,
     ) -> Result<Comparison, Failure> {
         if !self.may_compare {
             return Ok(Comparison::Wanted);
         }
-        let place = self.beneath_base(&offer.head)?;
+        let place = self.path_of(&offer.head)?;
         let Some(mut there) = self.there(&place) else {
             return Ok(Comparison::Wanted);
         };
@@ -62,7 +62,7 @@ impl Destination {
         };
         self.names_in_place.check(there.entry())?;
         self.may_take_place_of(&stat, offer.size)?;
-        let same_size = kind_of(&stat) == Kind::File && stat.st_size as u64 == offer.size;
+        let same_size = kind_of(&stat) == NodeKind::File && stat.st_size as u64 == offer.size;
         if !same_size || (offer.hash.is_none() && !self.has_time(&there, &stat, offer)) {
             return Ok(Comparison::Wanted);
         }
@@ -77,7 +77,7 @@ impl Destination {
 
     /// Returns true if the existing file has the modification time of the offer, as its file system
     /// keeps it.
-    fn has_time(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
+    fn has_time(&self, there: &EntryLocation, stat: &Stat, offer: &FileOffer) -> bool {
         let temp = self.temp_name(offer.head.id);
         let has_time = || {
             self.grains
@@ -90,9 +90,9 @@ impl Destination {
     /// Compares an existing file of the offered size by its hash, if the offer has one.
     fn compare_content(
         &self,
-        there: &Parent,
+        there: &EntryLocation,
         stat: &Stat,
-        offer: &Offer,
+        offer: &FileOffer,
         is_waiting: &dyn Fn() -> bool,
     ) -> Result<Comparison, Failure> {
         let needs_file =
@@ -121,7 +121,7 @@ impl Destination {
 
     /// Returns the location of an entry without creating anything, or `None` if its directory does
     /// not exist or may not be entered.
-    pub(super) fn there(&self, place: &RelPath) -> Option<Parent> {
+    pub(super) fn there(&self, place: &RelPath) -> Option<EntryLocation> {
         let (path, name) = place.split_last()?;
         if !path.is_within(&self.within) {
             return None;
@@ -136,7 +136,7 @@ impl Destination {
                 dir
             }
         };
-        Some(Parent {
+        Some(EntryLocation {
             dir,
             name: OsStr::from_bytes(name).to_owned(),
             is_described: self.is_described(&path),
@@ -146,7 +146,7 @@ impl Destination {
     }
 
     /// Returns true if the existing file needs other permissions or another time.
-    fn differs(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
+    fn differs(&self, there: &EntryLocation, stat: &Stat, offer: &FileOffer) -> bool {
         // LH-COPY-24: without `overwrite`, it is left alone.
         let is_same = || meta_of(stat).mode == offer.meta.mode && self.has_time(there, stat, offer);
         self.options.overwrite && !is_same()
@@ -154,10 +154,10 @@ impl Destination {
 
     fn give_metadata(
         &self,
-        there: &Parent,
+        there: &EntryLocation,
         fd: &OwnedFd,
         stat: &Stat,
-        offer: &Offer,
+        offer: &FileOffer,
     ) -> Result<(), Failure> {
         if !self.differs(there, stat, offer) {
             return Ok(());
@@ -170,11 +170,11 @@ impl Destination {
 }
 
 /// Opens the file if it is a regular one of this size that may be read.
-pub(super) fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
+pub(super) fn open(there: &EntryLocation, size: u64) -> Option<(OwnedFd, Stat)> {
     let name = RelPath::from_bytes(there.name.as_bytes()).ok()?;
     let fd = there.dir.open_file(&name).ok()?;
     let stat = fs::fstat(&fd).ok()?;
-    let fits = kind_of(&stat) == Kind::File && stat.st_size as u64 == size;
+    let fits = kind_of(&stat) == NodeKind::File && stat.st_size as u64 == size;
     fits.then_some((fd, stat))
 }
 

@@ -22,9 +22,9 @@ use parking_lot::Mutex;
 use rustix::fs::{self, Mode, Stat, XattrFlags};
 use rustix::io::Errno;
 
-use super::made::Made;
+use super::made::RememberedDirs;
 use super::write::metadata_failure;
-use super::{Destination, Parent, times};
+use super::{CopyDestination, EntryLocation, times};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::send::meta_of;
@@ -54,9 +54,9 @@ const MAX_RECORD_BYTES: usize = 64;
 pub(super) struct Directories {
     /// Directories that this copy created before they were described. Needed if the file system
     /// keeps no permissions, and so no mark.
-    pub(super) made: Arc<Mutex<Made>>,
+    pub(super) made: Arc<Mutex<RememberedDirs>>,
     /// Directories that an earlier copy finished without a record, and that are not writable.
-    unwritable: Arc<Mutex<Made>>,
+    unwritable: Arc<Mutex<RememberedDirs>>,
 }
 
 /// State of an existing directory.
@@ -73,7 +73,7 @@ enum DirectoryState {
 }
 
 impl DirectoryState {
-    fn of(dir: &Dir, stat: &Stat) -> Self {
+    fn read(dir: &Dir, stat: &Stat) -> Self {
         if stat.st_mode & MARK_BITS == MARKED_DIR_MODE {
             return Self::Marked;
         }
@@ -110,14 +110,14 @@ fn recorded_mode(record: &[u8]) -> Option<u32> {
     (mode <= 0o777).then_some(mode)
 }
 
-impl Destination {
+impl CopyDestination {
     /// Returns the state of an existing directory that `meta` describes and that this copy has not
     /// created.
     pub(super) fn found_dir(&self, place: &RelPath, dir: &Dir, meta: &Meta) -> MadeDir {
         let Ok(stat) = fs::fstat(dir) else {
             return MadeDir::Kept;
         };
-        let state = DirectoryState::of(dir, &stat);
+        let state = DirectoryState::read(dir, &stat);
         match state {
             DirectoryState::Marked => return MadeDir::New,
             _ if self.options.overwrite && self.may_describe(place) => return MadeDir::Overwritten,
@@ -140,9 +140,9 @@ impl Destination {
     }
 
     /// Puts a name into a directory. Reopens the directory first if an earlier copy finished it.
-    pub(super) fn change<T>(
+    pub(super) fn put_name<T>(
         &self,
-        parent: &Parent,
+        parent: &EntryLocation,
         mut change: impl FnMut() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         self.reopen(parent);
@@ -158,14 +158,14 @@ impl Destination {
 
     /// Reopens a directory that another copy has finished in the meantime, and returns true if it
     /// did.
-    pub(super) fn reopens(&self, parent: &Parent) -> bool {
+    pub(super) fn reopens(&self, parent: &EntryLocation) -> bool {
         self.open_dirs.set_reopened(&parent.path, false);
         self.reopen(parent)
     }
 
     /// Makes a directory accept names until this copy finishes it. Returns true if its mode was
     /// changed for that. Missing permissions show when a name is put into it.
-    fn reopen(&self, parent: &Parent) -> bool {
+    fn reopen(&self, parent: &EntryLocation) -> bool {
         if !parent.is_described || self.open_dirs.is_reopened(&parent.path) {
             return false;
         }
@@ -173,7 +173,7 @@ impl Destination {
             return false;
         };
         let is_writable = stat.st_mode & WRITE_BITS == WRITE_BITS;
-        let mode = match DirectoryState::of(&parent.dir, &stat) {
+        let mode = match DirectoryState::read(&parent.dir, &stat) {
             DirectoryState::Finished => Some(stat.st_mode & 0o777 | MARKED_DIR_MODE),
             DirectoryState::Own if is_writable => None,
             DirectoryState::Own if self.options.overwrite => Some(stat.st_mode & 0o777 | 0o700),
@@ -190,11 +190,11 @@ impl Destination {
     /// Gives a directory its permissions and time, when everything in it is written.
     pub(super) fn complete(&self, dir: &Dir, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
         let stat = fs::fstat(dir)?;
-        let state = DirectoryState::of(dir, &stat);
+        let state = DirectoryState::read(dir, &stat);
         match (made, state) {
             (MadeDir::Kept, _) | (MadeDir::Earlier, DirectoryState::Finished) => Ok(()),
             (MadeDir::Earlier, DirectoryState::Reopened(mode)) => {
-                give(dir, &stat, &Meta { mode, ..*meta }, Record::Write)
+                set_metadata(dir, &stat, &Meta { mode, ..*meta }, FinishRecord::Write)
             }
             (MadeDir::Earlier, DirectoryState::Own) => restore_time(dir, &stat, meta),
             (MadeDir::Overwritten, DirectoryState::Own | DirectoryState::Finished)
@@ -202,9 +202,11 @@ impl Destination {
             {
                 Ok(())
             }
-            (MadeDir::Overwritten, DirectoryState::Own) => give(dir, &stat, meta, Record::Leave),
+            (MadeDir::Overwritten, DirectoryState::Own) => {
+                set_metadata(dir, &stat, meta, FinishRecord::Leave)
+            }
             (MadeDir::New | MadeDir::Earlier | MadeDir::Overwritten, _) => {
-                give(dir, &stat, meta, Record::Write)
+                set_metadata(dir, &stat, meta, FinishRecord::Write)
             }
         }
     }
@@ -213,7 +215,7 @@ impl Destination {
     /// this copy ends early.
     pub(super) fn leave(&self, dir: &Dir, meta: &Meta) {
         if let Ok(stat) = fs::fstat(dir)
-            && DirectoryState::of(dir, &stat) == DirectoryState::Own
+            && DirectoryState::read(dir, &stat) == DirectoryState::Own
         {
             // Only its time shows a later copy what it is. An error is ignored, as the copy has
             // failed already.
@@ -227,7 +229,7 @@ impl Destination {
         while let Some(path) = ahead {
             match self.base.open_dir(&path) {
                 Ok(dir) => {
-                    self.reopen(&Parent {
+                    self.reopen(&EntryLocation {
                         is_described: self.is_described(&path),
                         dir: Arc::new(dir),
                         path,
@@ -252,22 +254,22 @@ impl Destination {
 
 /// Selects whether a finished directory gets a record.
 #[derive(PartialEq)]
-enum Record {
+enum FinishRecord {
     Write,
     Leave,
 }
 
 /// Gives a directory permissions and time. It counts as unfinished until the last step.
-fn give(dir: &Dir, stat: &Stat, meta: &Meta, record: Record) -> Result<(), Failure> {
+fn set_metadata(dir: &Dir, stat: &Stat, meta: &Meta, record: FinishRecord) -> Result<(), Failure> {
     times::set(dir, meta)?;
     let special = match record {
-        Record::Write => {
+        FinishRecord::Write => {
             let text = encode_record(meta);
             // Without a record, a later copy goes by permissions and time.
             let _ = fs::fsetxattr(dir, RECORD_NAME, text.as_bytes(), XattrFlags::empty());
             SET_GROUP_ID
         }
-        Record::Leave => SPECIAL_BITS,
+        FinishRecord::Leave => SPECIAL_BITS,
     };
     let mode = Mode::from_raw_mode(stat.st_mode & special | meta.mode);
     fs::fchmod(dir, mode).map_err(metadata_failure)
@@ -290,7 +292,7 @@ fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
 }
 
 /// Reopens a directory that another copy has finished, and returns true if it did.
-pub(super) fn reopen_finished(parent: &Parent) -> bool {
+pub(super) fn reopen_finished(parent: &EntryLocation) -> bool {
     let Some(stat) = finished(&parent.dir).filter(|_| parent.is_described) else {
         return false;
     };
@@ -300,7 +302,7 @@ pub(super) fn reopen_finished(parent: &Parent) -> bool {
 /// Returns the metadata of a directory if it is finished.
 fn finished(dir: &Dir) -> Option<Stat> {
     let stat = fs::fstat(dir).ok()?;
-    (DirectoryState::of(dir, &stat) == DirectoryState::Finished).then_some(stat)
+    (DirectoryState::read(dir, &stat) == DirectoryState::Finished).then_some(stat)
 }
 
 /// Tries something in a directory that leaves no name there. Afterwards restores the time of a
@@ -315,13 +317,13 @@ pub(super) fn keeping_finished<T>(dir: &Dir, attempt: impl FnOnce() -> T) -> T {
 }
 
 /// Explains a denial, if a directory of this user is read-only.
-fn explain(parent: &Parent, denied: Failure) -> Failure {
+fn explain(parent: &EntryLocation, denied: Failure) -> Failure {
     let is_own = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
     match fs::fstat(&*parent.dir) {
         Ok(stat) if is_own(&stat) && stat.st_mode & WRITE_BITS != WRITE_BITS => {
             let what = "its directory at the destination is read-only and was not made by a copy; \
                         run chmod u+wx on it";
-            Failure::with(denied.kind, what)
+            Failure::with_detail(denied.kind, what)
         }
         _ => denied,
     }
@@ -336,7 +338,7 @@ pub(super) fn remove_temporary(dir: &Dir, name: &OsStr) {
     };
     if set_mode(dir, &stat, stat.st_mode & 0o777 | MARKED_DIR_MODE).is_ok() {
         let _ = dir.remove(name);
-        let _ = give(dir, &stat, &meta_of(&stat), Record::Write);
+        let _ = set_metadata(dir, &stat, &meta_of(&stat), FinishRecord::Write);
     }
 }
 

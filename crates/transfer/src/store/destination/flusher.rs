@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::Failure;
-use crate::store::journal::{Action, Journal};
+use crate::store::journal::{Journal, JournalAction};
 use crate::tree_hash::Subtree;
 
 /// A journal, and the state that its writer and the flusher share.
-pub(super) struct Journaled {
+pub(super) struct JournaledFile {
     pub journal: Journal,
     /// True if the flusher knows that the file has data at risk.
     is_scheduled: AtomicBool,
@@ -23,7 +23,7 @@ pub(super) struct Journaled {
     lost: OnceLock<Failure>,
 }
 
-impl Journaled {
+impl JournaledFile {
     pub(super) fn new(journal: Journal) -> Arc<Self> {
         Arc::new(Self {
             journal,
@@ -48,7 +48,7 @@ impl Journaled {
 /// Thread that flushes the journals of one destination.
 pub(super) struct Flusher {
     started: Instant,
-    thread: OnceLock<Option<Sender<Weak<Journaled>>>>,
+    thread: OnceLock<Option<Sender<Weak<JournaledFile>>>>,
 }
 
 impl Flusher {
@@ -60,7 +60,7 @@ impl Flusher {
     }
 
     /// Notes that a block of `file` was written, which will be durable in about a second.
-    pub(super) fn written(&self, file: &Arc<Journaled>, block: Subtree) {
+    pub(super) fn written(&self, file: &Arc<JournaledFile>, block: Subtree) {
         let now = self.started.elapsed();
         if file.journal.written(now, block) {
             file.journal.note(now);
@@ -75,15 +75,15 @@ impl Flusher {
     }
 }
 
-fn start(started: Instant) -> Option<Sender<Weak<Journaled>>> {
+fn start(started: Instant) -> Option<Sender<Weak<JournaledFile>>> {
     let (sender, files) = mpsc::channel();
     let thread = std::thread::Builder::new().name("flush".into());
     thread.spawn(move || run(started, &files)).ok()?;
     Some(sender)
 }
 
-fn run(started: Instant, files: &mpsc::Receiver<Weak<Journaled>>) {
-    let mut at_risk: Vec<Weak<Journaled>> = Vec::new();
+fn run(started: Instant, files: &mpsc::Receiver<Weak<JournaledFile>>) {
+    let mut at_risk: Vec<Weak<JournaledFile>> = Vec::new();
     loop {
         let mut next: Option<Duration> = None;
         at_risk.retain(|file| {
@@ -104,17 +104,17 @@ fn run(started: Instant, files: &mpsc::Receiver<Weak<Journaled>>) {
 }
 
 /// Flushes a file if that is due. Returns when to check again, or `None` if nothing is at risk.
-fn flush_due(file: &Journaled, started: Instant) -> Option<Duration> {
+fn flush_due(file: &JournaledFile, started: Instant) -> Option<Duration> {
     let journal = &file.journal;
     loop {
         match journal.poll(started.elapsed()) {
-            Action::WaitUntil(due) => return Some(due),
-            Action::Flush => {
+            JournalAction::WaitUntil(due) => return Some(due),
+            JournalAction::Flush => {
                 if let Err(failure) = journal.flush(|| started.elapsed()) {
                     let _ = file.lost.set(failure);
                 }
             }
-            Action::Nothing => {
+            JournalAction::Nothing => {
                 file.is_scheduled.store(false, Ordering::SeqCst);
                 // Data may have been written just before the flag was cleared.
                 let is_safe = journal.at_risk(started.elapsed()).bytes == 0;

@@ -7,17 +7,17 @@ use rustix::fs::{self, FileType, Mode, Stat};
 use super::compare::{has_content, open};
 use super::new_file::NewFile;
 use super::write::{is_same, metadata_failure};
-use super::{Destination, Parent, times};
+use super::{CopyDestination, EntryLocation, times};
 use crate::error::{Failure, FailureKind};
 use crate::send::meta_of;
-use crate::store::Announced;
-use crate::store::confine::{Kind, kind_of};
+use crate::store::AnnouncedFile;
+use crate::store::confine::{NodeKind, kind_of};
 use crate::tree_hash::Hash;
-use crate::wire::{Meta, Written};
+use crate::wire::{EntryOutcome, Meta};
 
 /// An existing file that stays. Data that arrives for it is not written.
 pub(super) struct InPlace {
-    pub(super) parent: Parent,
+    pub(super) parent: EntryLocation,
     pub(super) fd: OwnedFd,
     /// Failure of the entry, unless it has the same content.
     failure: Failure,
@@ -25,21 +25,21 @@ pub(super) struct InPlace {
 
 impl InPlace {
     /// Returns the outcome for data that hashes to `hash`.
-    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Result<Written, Failure> {
+    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Result<EntryOutcome, Failure> {
         match is_same(&self.parent, size, hash) {
-            true => Ok(Written::Same),
+            true => Ok(EntryOutcome::Same),
             false => Err(self.failure.clone()),
         }
     }
 }
 
-impl Destination {
+impl CopyDestination {
     /// Returns true if a file that arrived in one frame exists with the same content, and nothing
     /// about it must be changed. In this case nothing is written, and its directory stays
     /// untouched.
     pub(super) fn is_unchanged(
         &self,
-        parent: &Parent,
+        parent: &EntryLocation,
         meta: &Meta,
         size: u64,
         hash: &Hash,
@@ -52,21 +52,26 @@ impl Destination {
     /// new file.
     pub(super) fn update_in_place(
         &self,
-        parent: &Parent,
+        parent: &EntryLocation,
         meta: &Meta,
         size: u64,
         hash: &Hash,
         denied: Failure,
-    ) -> Result<Written, Failure> {
+    ) -> Result<EntryOutcome, Failure> {
         let (fd, stat) = self.same_content(parent, size, hash).ok_or(denied)?;
         if self.options.overwrite && meta_of(&stat) != *meta {
             fs::fchmod(&fd, Mode::from_raw_mode(meta.mode)).map_err(metadata_failure)?;
             times::set(&fd, meta)?;
         }
-        Ok(Written::Same)
+        Ok(EntryOutcome::Same)
     }
 
-    fn same_content(&self, parent: &Parent, size: u64, hash: &Hash) -> Option<(OwnedFd, Stat)> {
+    fn same_content(
+        &self,
+        parent: &EntryLocation,
+        size: u64,
+        hash: &Hash,
+    ) -> Option<(OwnedFd, Stat)> {
         let (fd, stat) = open(parent, size).filter(|_| self.may_compare)?;
         has_content(&fd, hash, &|| true).ok()?.then_some((fd, stat))
     }
@@ -75,13 +80,13 @@ impl Destination {
     /// `failure` if the content differs.
     pub(super) fn file_in_place(
         &self,
-        announced: &Announced,
+        announced: &AnnouncedFile,
         failure: &Failure,
     ) -> Option<NewFile> {
         if !self.may_compare {
             return None;
         }
-        let parent = self.there(&self.beneath_base(&announced.head).ok()?)?;
+        let parent = self.there(&self.path_of(&announced.head).ok()?)?;
         let (fd, _) = open(&parent, announced.size)?;
         let failure = failure.clone();
         let file = InPlace {
@@ -93,7 +98,11 @@ impl Destination {
     }
 
     /// Notes that the existing entry is what the copy brings there.
-    pub(super) fn stays(&self, parent: &Parent, outcome: Written) -> Result<Written, Failure> {
+    pub(super) fn stays(
+        &self,
+        parent: &EntryLocation,
+        outcome: EntryOutcome,
+    ) -> Result<EntryOutcome, Failure> {
         self.names_in_place
             .reserve(parent.entry())?
             .confirm(parent.entry());
@@ -102,9 +111,9 @@ impl Destination {
 }
 
 /// Refuses to replace what is neither a file nor a link. Called right before the replacement.
-pub(super) fn may_replace(parent: &Parent) -> Result<(), Failure> {
+pub(super) fn may_replace(parent: &EntryLocation) -> Result<(), Failure> {
     match parent.dir.stat_name(&parent.name) {
-        Ok(there) if kind_of(&there) == Kind::Other => Err(not_replaced(&there)),
+        Ok(there) if kind_of(&there) == NodeKind::Other => Err(not_replaced(&there)),
         _ => Ok(()),
     }
 }
@@ -119,5 +128,5 @@ pub(super) fn not_replaced(there: &Stat) -> Failure {
         FileType::Socket => "a socket",
         _ => "no file, directory or link",
     };
-    Failure::with(FailureKind::WrongKind, kind)
+    Failure::with_detail(FailureKind::WrongKind, kind)
 }

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use super::Parent;
-use super::flusher::{Flusher, Journaled};
+use super::EntryLocation;
+use super::flusher::{Flusher, JournaledFile};
 use crate::error::Failure;
 use crate::store::journal::Journal;
 use crate::tree_hash::Subtree;
@@ -13,17 +13,17 @@ use crate::tree_hash::Subtree;
 /// discarded, the data so far is made durable and left.
 pub(crate) struct KeptFile {
     /// Location of the file.
-    pub(super) parent: Parent,
-    file: Arc<Journaled>,
+    pub(super) parent: EntryLocation,
+    file: Arc<JournaledFile>,
     /// True once it has its final name, or is to be removed.
     has_ended: bool,
 }
 
 impl KeptFile {
-    pub(super) fn new(parent: Parent, journal: Journal) -> Self {
+    pub(super) fn new(parent: EntryLocation, journal: Journal) -> Self {
         Self {
             parent,
-            file: Journaled::new(journal),
+            file: JournaledFile::new(journal),
             has_ended: false,
         }
     }
@@ -68,7 +68,7 @@ impl Drop for KeptFile {
     fn drop(&mut self) {
         if !self.has_ended {
             // Data that could not be recorded travels again. No one is left to receive the error.
-            let _ = self.file.journal.let_go();
+            let _ = self.file.journal.release();
         }
     }
 }

@@ -5,13 +5,13 @@ use std::ffi::OsStr;
 use rustix::fs::Stat;
 
 use super::in_place::may_replace;
-use super::{Destination, Parent};
+use super::{CopyDestination, EntryLocation};
 use crate::error::{Failure, FailureKind};
 use crate::store::Comparison;
-use crate::store::confine::{Dir, Kind, kind_of};
-use crate::wire::{HardLink, Head};
+use crate::store::confine::{Dir, NodeKind, kind_of};
+use crate::wire::{EntryHead, HardLink};
 
-impl Destination {
+impl CopyDestination {
     /// Links the file of the first name to the other one. The file must be a regular one of the
     /// reported size, the writer must be allowed to learn what exists, and the file system must
     /// support it. An existing entry is replaced under the same conditions as for a file.
@@ -19,27 +19,27 @@ impl Destination {
         if !self.may_compare {
             return Ok(Comparison::Wanted);
         }
-        let first = Head {
+        let first = EntryHead {
             id: link.head.id,
             source: link.first.0,
             path: link.first.1.clone(),
         };
-        let Some(first) = self.there(&self.beneath_base(&first)?) else {
+        let Some(first) = self.there(&self.path_of(&first)?) else {
             return Ok(Comparison::Wanted);
         };
         let Ok(file) = first.dir.stat_name(&first.name) else {
             return Ok(Comparison::Wanted);
         };
-        if kind_of(&file) != Kind::File || file.st_size as u64 != link.size {
+        if kind_of(&file) != NodeKind::File || file.st_size as u64 != link.size {
             return Ok(Comparison::Wanted);
         }
-        let mut parent = self.parent(&self.beneath_base(&link.head)?)?;
+        let mut parent = self.locate(&self.path_of(&link.head)?)?;
         parent.source = link.head.source;
         let reserved = self.names_in_place.reserve(parent.entry())?;
-        let Parent {
+        let EntryLocation {
             dir, path, name, ..
         } = &parent;
-        match self.change(&parent, || {
+        match self.put_name(&parent, || {
             Ok(first.dir.link_into(&first.name, dir, name)?)
         }) {
             Ok(()) => {}

@@ -9,12 +9,12 @@ const MAX_MADE_BYTES: usize = 1 << 20;
 
 /// Set of directories, bounded by the bytes of their names.
 #[derive(Default, Clone)]
-pub(super) struct Made {
+pub(super) struct RememberedDirs {
     directories: HashSet<RelPath>,
     bytes: usize,
 }
 
-impl Made {
+impl RememberedDirs {
     pub(super) fn insert(&mut self, path: &RelPath) {
         if self.bytes < MAX_MADE_BYTES && self.directories.insert(path.clone()) {
             self.bytes += Self::cost(path);

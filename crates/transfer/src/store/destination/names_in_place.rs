@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longhaul_proto::text::printable;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::Parent;
+use super::EntryLocation;
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::store::confine::{Dir, folded};
@@ -27,7 +27,7 @@ const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// The entry that put a name in place.
 #[derive(Debug, Clone, Copy)]
-struct Owner {
+struct NameOwner {
     /// Offset of the name, as it is spelled, in the bytes of all names.
     begin: u32,
     /// Number of its source.
@@ -35,9 +35,9 @@ struct Owner {
 }
 
 #[derive(Debug, Default)]
-struct Names {
+struct NameTable {
     /// Owners by a hash of the directory and the folded name.
-    owners: HashMap<u64, Owner>,
+    owners: HashMap<u64, NameOwner>,
     /// The names, each preceded by its length.
     bytes: Vec<u8>,
     hasher: RandomState,
@@ -47,7 +47,7 @@ struct Names {
 /// Names that a copy has put in place.
 #[derive(Debug)]
 pub(super) struct NamesInPlace {
-    names: Mutex<Names>,
+    names: Mutex<NameTable>,
     /// True if two sources may have the same path beneath the target.
     sources_overlap: bool,
     /// True if a directory of this copy was found to equate names.
@@ -55,7 +55,7 @@ pub(super) struct NamesInPlace {
 }
 
 /// The names in one directory, as its file system equates them.
-pub(super) trait Directory {
+pub(super) trait NameLookup {
     /// Returns true if names like `name` are known to stand for one entry each.
     fn distinguishes(&self, name: &OsStr) -> bool;
     /// Returns true if names of different spelling are known to stand for one entry.
@@ -68,7 +68,7 @@ pub(super) trait Directory {
     fn spellings(&self, folded: &str) -> Vec<OsString>;
 }
 
-impl Directory for Dir {
+impl NameLookup for Dir {
     fn distinguishes(&self, name: &OsStr) -> bool {
         self.distinguishes(name)
     }
@@ -93,8 +93,8 @@ impl Directory for Dir {
 
 /// An entry that is about to be put in place.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
-    pub dir: &'a dyn Directory,
+pub(super) struct PlacedEntry<'a> {
+    pub dir: &'a dyn NameLookup,
     /// Path of its directory.
     pub path: &'a RelPath,
     pub name: &'a OsStr,
@@ -103,10 +103,10 @@ pub(super) struct Entry<'a> {
     pub is_directory: bool,
 }
 
-impl Parent {
+impl EntryLocation {
     /// Returns the file or link at this location.
-    pub(super) fn entry(&self) -> Entry<'_> {
-        Entry {
+    pub(super) fn entry(&self) -> PlacedEntry<'_> {
+        PlacedEntry {
             dir: &*self.dir,
             path: &self.path,
             name: &self.name,
@@ -118,8 +118,8 @@ impl Parent {
 
 /// A name that is about to be put in place. If names are remembered, it holds their lock.
 #[must_use]
-pub(super) struct Reserved<'a> {
-    names: Option<MutexGuard<'a, Names>>,
+pub(super) struct ReservedName<'a> {
+    names: Option<MutexGuard<'a, NameTable>>,
     in_place: &'a NamesInPlace,
 }
 
@@ -144,25 +144,25 @@ impl NamesInPlace {
     }
 
     /// Fails if the existing entry of that name belongs to another entry of this copy.
-    pub(super) fn check(&self, entry: Entry<'_>) -> Result<(), Failure> {
+    pub(super) fn check(&self, entry: PlacedEntry<'_>) -> Result<(), Failure> {
         self.reserve(entry).map(drop)
     }
 
     /// Reserves the name of an entry. Must be called before the entry takes it, and followed by
     /// [`Reserved::confirm`].
-    pub(super) fn reserve(&self, entry: Entry<'_>) -> Result<Reserved<'_>, Failure> {
+    pub(super) fn reserve(&self, entry: PlacedEntry<'_>) -> Result<ReservedName<'_>, Failure> {
         let is_plain = !self.sources_overlap && entry.dir.distinguishes(entry.name);
         let names = (!is_plain).then(|| self.names.lock());
         if let Some(names) = &names {
             self.refuse_other(names, entry)?;
         }
-        Ok(Reserved {
+        Ok(ReservedName {
             names,
             in_place: self,
         })
     }
 
-    fn refuse_other(&self, names: &Names, entry: Entry<'_>) -> Result<(), Failure> {
+    fn refuse_other(&self, names: &NameTable, entry: PlacedEntry<'_>) -> Result<(), Failure> {
         if !entry.dir.has(entry.name) {
             return Ok(());
         }
@@ -190,8 +190,8 @@ impl NamesInPlace {
     }
 }
 
-impl Names {
-    fn key(&self, entry: Entry<'_>) -> u64 {
+impl NameTable {
+    fn key(&self, entry: PlacedEntry<'_>) -> u64 {
         let path = entry.path.as_bytes();
         match entry.dir.folds() {
             true => self.hasher.hash_one((path, folded(entry.name).as_bytes())),
@@ -199,7 +199,7 @@ impl Names {
         }
     }
 
-    fn spelling(&self, owner: Owner) -> &OsStr {
+    fn spelling(&self, owner: NameOwner) -> &OsStr {
         let rest = self
             .bytes
             .get(owner.begin as usize..)
@@ -208,7 +208,7 @@ impl Names {
         OsStr::from_bytes(name.unwrap_or_default())
     }
 
-    fn insert(&mut self, entry: Entry<'_>) {
+    fn insert(&mut self, entry: PlacedEntry<'_>) {
         let key = self.key(entry);
         if self.owners.contains_key(&key) {
             return;
@@ -227,13 +227,13 @@ impl Names {
         self.bytes.push(length);
         self.bytes.extend_from_slice(name);
         let source = entry.source;
-        self.owners.insert(key, Owner { begin, source });
+        self.owners.insert(key, NameOwner { begin, source });
     }
 }
 
-impl Reserved<'_> {
+impl ReservedName<'_> {
     /// Confirms that the entry has its name now, or had it already.
-    pub(super) fn confirm(mut self, entry: Entry<'_>) {
+    pub(super) fn confirm(mut self, entry: PlacedEntry<'_>) {
         let Some(names) = &mut self.names else {
             return;
         };
@@ -255,12 +255,12 @@ fn one_target(name: &OsStr, other: &OsStr) -> Failure {
         "\"{name}\" and \"{other}\" are one name to the target's file system; rename one of the \
          two, or copy to a file system that tells them apart"
     );
-    Failure::with(FailureKind::RefusedPath, detail)
+    Failure::with_detail(FailureKind::RefusedPath, detail)
 }
 
 fn same_path() -> Failure {
     let detail = "another source of this copy has put a file there; copy one of the two elsewhere";
-    Failure::with(FailureKind::RefusedPath, detail)
+    Failure::with_detail(FailureKind::RefusedPath, detail)
 }
 
 #[cfg(test)]
@@ -285,8 +285,8 @@ mod tests {
             }
         }
 
-        fn entry<'a>(&'a self, path: &'a RelPath, name: &'a str, source: u32) -> Entry<'a> {
-            Entry {
+        fn entry<'a>(&'a self, path: &'a RelPath, name: &'a str, source: u32) -> PlacedEntry<'a> {
+            PlacedEntry {
                 dir: self,
                 path,
                 name: name.as_ref(),
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    impl Directory for TestDirectory {
+    impl NameLookup for TestDirectory {
         fn distinguishes(&self, _: &OsStr) -> bool {
             self.folds.get() == Some(false)
         }
@@ -406,7 +406,7 @@ mod tests {
             NamesInPlace::new(&[b"d".to_vec(), b"d".to_vec()]),
         );
         for source in 0..2 {
-            let entry = Entry {
+            let entry = PlacedEntry {
                 is_directory: true,
                 ..directory.entry(&path, "d", source)
             };

@@ -5,23 +5,23 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-use super::Parent;
+use super::EntryLocation;
 use super::flusher::Flusher;
 use super::in_place::InPlace;
 use super::kept_file::KeptFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash};
-use crate::wire::{Block, Written};
+use crate::wire::{Block, EntryOutcome};
 
 /// A file that arrives in blocks.
 pub(crate) struct NewFile {
-    kind: Kind,
+    kind: NewFileKind,
     /// Binary logarithm of its block size in bytes.
     block_log2: u32,
 }
 
-enum Kind {
+enum NewFileKind {
     /// Removed when its copy ends early.
     Temporary(TempFile),
     /// Kept when its copy ends early.
@@ -34,7 +34,7 @@ impl NewFile {
     /// Creates a file that is removed with its copy, in blocks of `1 << block_log2` bytes.
     pub(super) fn temporary(file: TempFile, block_log2: u32) -> Self {
         Self {
-            kind: Kind::Temporary(file),
+            kind: NewFileKind::Temporary(file),
             block_log2,
         }
     }
@@ -42,7 +42,7 @@ impl NewFile {
     /// Creates a file that is kept when its copy ends early.
     pub(super) fn kept(file: KeptFile, block_log2: u32) -> Self {
         Self {
-            kind: Kind::Kept(file),
+            kind: NewFileKind::Kept(file),
             block_log2,
         }
     }
@@ -50,16 +50,16 @@ impl NewFile {
     /// Creates the representation of an existing file that stays.
     pub(super) fn in_place(file: InPlace, block_log2: u32) -> Self {
         Self {
-            kind: Kind::InPlace(file),
+            kind: NewFileKind::InPlace(file),
             block_log2,
         }
     }
 
     /// Returns the outcome of an existing file that stays, or `None` for any other.
-    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<Written, Failure>> {
+    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<EntryOutcome, Failure>> {
         match &self.kind {
-            Kind::InPlace(file) => Some(file.conclude(size, hash)),
-            Kind::Temporary(_) | Kind::Kept(_) => None,
+            NewFileKind::InPlace(file) => Some(file.conclude(size, hash)),
+            NewFileKind::Temporary(_) | NewFileKind::Kept(_) => None,
         }
     }
 
@@ -67,16 +67,16 @@ impl NewFile {
     /// [`Self::finish`] needs no flush before it.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
-            Kind::Temporary(_) | Kind::InPlace(_) => Ok(false),
-            Kind::Kept(file) => file.settle(),
+            NewFileKind::Temporary(_) | NewFileKind::InPlace(_) => Ok(false),
+            NewFileKind::Kept(file) => file.settle(),
         }
     }
 
-    pub(super) fn parent(&self) -> &Parent {
+    pub(super) fn parent(&self) -> &EntryLocation {
         match &self.kind {
-            Kind::Temporary(file) => &file.parent,
-            Kind::Kept(file) => &file.parent,
-            Kind::InPlace(file) => &file.parent,
+            NewFileKind::Temporary(file) => &file.parent,
+            NewFileKind::Kept(file) => &file.parent,
+            NewFileKind::InPlace(file) => &file.parent,
         }
     }
 
@@ -86,9 +86,9 @@ impl NewFile {
     /// `EBADF` once it has been closed.
     pub(super) fn fd(&self) -> Result<&OwnedFd, Errno> {
         match &self.kind {
-            Kind::Temporary(file) => file.fd(),
-            Kind::Kept(file) => Ok(file.fd()),
-            Kind::InPlace(file) => Ok(&file.fd),
+            NewFileKind::Temporary(file) => file.fd(),
+            NewFileKind::Kept(file) => Ok(file.fd()),
+            NewFileKind::InPlace(file) => Ok(&file.fd),
         }
     }
 
@@ -98,8 +98,8 @@ impl NewFile {
     /// Delayed errors of earlier writes.
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         match &mut self.kind {
-            Kind::Temporary(file) => file.close(),
-            Kind::Kept(_) | Kind::InPlace(_) => Ok(()),
+            NewFileKind::Temporary(file) => file.close(),
+            NewFileKind::Kept(_) | NewFileKind::InPlace(_) => Ok(()),
         }
     }
 
@@ -109,9 +109,9 @@ impl NewFile {
     /// Those of opening it again.
     pub(super) fn open_to_flush(&self) -> Result<OwnedFd, Errno> {
         match &self.kind {
-            Kind::Temporary(file) => file.reopen(),
-            Kind::Kept(file) => rustix::io::fcntl_dupfd_cloexec(file.fd(), 0),
-            Kind::InPlace(file) => rustix::io::fcntl_dupfd_cloexec(&file.fd, 0),
+            NewFileKind::Temporary(file) => file.reopen(),
+            NewFileKind::Kept(file) => rustix::io::fcntl_dupfd_cloexec(file.fd(), 0),
+            NewFileKind::InPlace(file) => rustix::io::fcntl_dupfd_cloexec(&file.fd, 0),
         }
     }
 
@@ -129,13 +129,13 @@ impl NewFile {
                 .unwrap_or((data, &[]));
             let at = block.offset + u64::from(extent.offset);
             match &self.kind {
-                Kind::Temporary(file) => file.write(now, at)?,
-                Kind::Kept(file) => file.write(now, at)?,
-                Kind::InPlace(_) => {}
+                NewFileKind::Temporary(file) => file.write(now, at)?,
+                NewFileKind::Kept(file) => file.write(now, at)?,
+                NewFileKind::InPlace(_) => {}
             }
             data = rest;
         }
-        if let Kind::Kept(file) = &self.kind {
+        if let NewFileKind::Kept(file) = &self.kind {
             file.written(hash.subtree(block.offset, self.block_log2), flusher);
         }
         Ok(())
@@ -144,15 +144,15 @@ impl NewFile {
     /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         match &mut self.kind {
-            Kind::Temporary(file) => file.finish(replace),
-            Kind::Kept(file) => file.finish(replace),
-            Kind::InPlace(_) => Ok(()),
+            NewFileKind::Temporary(file) => file.finish(replace),
+            NewFileKind::Kept(file) => file.finish(replace),
+            NewFileKind::InPlace(_) => Ok(()),
         }
     }
 
     /// Removes the file, at the latest when this is dropped.
     pub(super) fn discard(&mut self) {
-        if let Kind::Kept(file) = &mut self.kind {
+        if let NewFileKind::Kept(file) = &mut self.kind {
             file.discard();
         }
     }

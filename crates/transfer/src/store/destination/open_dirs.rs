@@ -29,13 +29,13 @@ pub(super) struct OpenDirs {
     fsync: bool,
     /// Maximum number of open directories.
     max_open: usize,
-    open: Mutex<HashMap<RelPath, Open>>,
+    open: Mutex<HashMap<RelPath, OpenDir>>,
     failed: Mutex<Vec<Failure>>,
     #[cfg(test)]
-    pub(super) log: Mutex<Vec<(Event, u64)>>,
+    pub(super) log: Mutex<Vec<(DirectoryEvent, u64)>>,
 }
 
-struct Open {
+struct OpenDir {
     dir: Arc<Dir>,
     /// True if it has changed since it was last forced to disk.
     changed: bool,
@@ -46,7 +46,7 @@ struct Open {
 /// Event in the directory of an inode.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum DirectoryEvent {
     Changed,
     Synced,
 }
@@ -75,7 +75,7 @@ impl OpenDirs {
         } else {
             HashMap::new()
         };
-        open.entry(path).or_insert(Open {
+        open.entry(path).or_insert(OpenDir {
             dir,
             changed: false,
             is_reopened: false,
@@ -130,7 +130,7 @@ impl OpenDirs {
         std::mem::take(&mut *self.failed.lock())
     }
 
-    fn sync_changed(&self, dirs: HashMap<RelPath, Open>) {
+    fn sync_changed(&self, dirs: HashMap<RelPath, OpenDir>) {
         for (path, open) in dirs.into_iter().filter(|(_, open)| open.changed) {
             self.sync(&path, &open.dir);
         }
@@ -148,7 +148,7 @@ impl OpenDirs {
         if failed.len() < MAX_SYNC_FAILURES {
             let failure = sync_failure(errno);
             let detail = format!("the directory /{path} could not be forced to disk: {failure}");
-            failed.push(Failure::with(FailureKind::Io, detail));
+            failed.push(Failure::with_detail(FailureKind::Io, detail));
         }
     }
 
@@ -159,9 +159,9 @@ impl OpenDirs {
     pub(super) fn note(&self, dir: &Dir, synced: bool) {
         let inode = fs::fstat(dir).unwrap().st_ino;
         let event = if synced {
-            Event::Synced
+            DirectoryEvent::Synced
         } else {
-            Event::Changed
+            DirectoryEvent::Changed
         };
         self.log.lock().push((event, inode));
     }
@@ -172,7 +172,7 @@ pub(super) fn sync_failure(errno: Errno) -> Failure {
     match cannot_sync(errno) {
         true => {
             let detail = "the target's file system cannot sync directories; leave out --fsync";
-            Failure::with(FailureKind::Io, detail)
+            Failure::with_detail(FailureKind::Io, detail)
         }
         false => errno.into(),
     }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::Parent;
+use super::EntryLocation;
 use super::directories::remove_temporary;
 use crate::error::{Failure, FailureKind};
 use crate::store::durability;
@@ -15,7 +15,7 @@ use crate::store::durability;
 /// An unfinished file, which is removed on drop unless it was finished.
 pub(crate) struct TempFile {
     /// Location of the file.
-    pub(super) parent: Parent,
+    pub(super) parent: EntryLocation,
     /// Its temporary name, until it has its final one.
     pub(super) temp: Option<OsString>,
     pub(super) fd: Option<OwnedFd>,
@@ -57,7 +57,12 @@ impl TempFile {
     pub(crate) fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Failure> {
         while !data.is_empty() {
             match rustix::io::pwrite(self.fd()?, data, offset) {
-                Ok(0) => return Err(Failure::with(FailureKind::Io, "a write wrote nothing")),
+                Ok(0) => {
+                    return Err(Failure::with_detail(
+                        FailureKind::Io,
+                        "a write wrote nothing",
+                    ));
+                }
                 Ok(n) => {
                     data = data.get(n..).unwrap_or_default();
                     offset += n as u64;
@@ -72,7 +77,7 @@ impl TempFile {
     /// Renames the file to its final name. With `replace`, an existing file is replaced.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         if let Some(temp) = &self.temp {
-            let Parent { dir, name, .. } = &self.parent;
+            let EntryLocation { dir, name, .. } = &self.parent;
             dir.rename(temp, name, replace)
                 .map_err(|errno| Failure::for_name(errno, name.as_bytes()))?;
             self.temp = None;

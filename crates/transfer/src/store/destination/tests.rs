@@ -3,21 +3,21 @@
 
 use std::sync::mpsc;
 
-use super::open_dirs::Event;
+use super::open_dirs::DirectoryEvent;
 use super::*;
-use crate::store::{Announced, MadeDir, OnCommit, Resumption, Store};
+use crate::store::{AnnouncedFile, FileStore, MadeDir, OnCommit, Resumption};
 use crate::tree_hash::BlockHasher;
-use crate::wire::{Block, Extent, Meta, Written};
+use crate::wire::{Block, EntryOutcome, Extent, Meta};
 
 struct Copy {
-    destination: Destination,
+    destination: CopyDestination,
     next: u64,
 }
 
 impl Copy {
-    fn head(&mut self, path: &str) -> Head {
+    fn head(&mut self, path: &str) -> EntryHead {
         self.next += 1;
-        Head {
+        EntryHead {
             id: self.next,
             source: 0,
             path: RelPath::from_typed(path.as_bytes()).unwrap(),
@@ -38,14 +38,15 @@ impl Copy {
     fn lost(&self) -> Vec<u64> {
         let log = self.destination.open_dirs.log.lock().clone();
         let lost = log.iter().enumerate().filter(|(at, (event, inode))| {
-            *event == Event::Changed && !log[*at..].contains(&(Event::Synced, *inode))
+            *event == DirectoryEvent::Changed
+                && !log[*at..].contains(&(DirectoryEvent::Synced, *inode))
         });
         lost.map(|(_, (_, inode))| *inode).collect()
     }
 }
 
 /// Waits for the outcome of a commit.
-pub(super) fn outcome(commit: impl FnOnce(OnCommit)) -> Result<Written, Failure> {
+pub(super) fn outcome(commit: impl FnOnce(OnCommit)) -> Result<EntryOutcome, Failure> {
     let (sender, outcome) = mpsc::channel();
     commit(Box::new(move |committed| sender.send(committed).unwrap()));
     outcome.recv().unwrap()
@@ -64,7 +65,8 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
         fsync,
         ..Default::default()
     };
-    let destination = Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap();
+    let destination =
+        CopyDestination::local(dir, vec![vec![]], options, CopyToken([1; 16])).unwrap();
     Copy {
         destination,
         next: 0,
@@ -110,7 +112,7 @@ fn fsync_keeps_names_beyond_the_open_directories() {
     assert_eq!(copy.lost(), [] as [u64; 0]);
     // A file whose directory is closed to make room for others before the file is committed.
     let head = copy.head("0/late");
-    let announced = Announced {
+    let announced = AnnouncedFile {
         head,
         meta: meta(),
         size: 0,
@@ -134,15 +136,18 @@ fn without_fsync_nothing_is_forced_to_disk() {
     copy.small("made/file");
     assert_eq!(copy.destination.finish(), []);
     let log = copy.destination.open_dirs.log.lock().clone();
-    assert!(log.iter().all(|(event, _)| *event == Event::Changed));
+    assert!(
+        log.iter()
+            .all(|(event, _)| *event == DirectoryEvent::Changed)
+    );
 }
 
 const BLOCK: usize = 1 << 16;
 
 /// Returns a file of three blocks, as a sender describes it.
-fn kept(identity: u8) -> Announced {
-    Announced {
-        head: Head {
+fn kept(identity: u8) -> AnnouncedFile {
+    AnnouncedFile {
+        head: EntryHead {
             id: 1,
             source: 0,
             path: RelPath::from_bytes(b"large").unwrap(),
@@ -154,17 +159,17 @@ fn kept(identity: u8) -> Announced {
     }
 }
 
-fn resuming(dir: &Path) -> Destination {
+fn resuming(dir: &Path) -> CopyDestination {
     let options = WriteOptions {
         resume: true,
         ..Default::default()
     };
-    Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap()
+    CopyDestination::local(dir, vec![vec![]], options, CopyToken([1; 16])).unwrap()
 }
 
 fn write_block(
-    destination: &Destination,
-    file: &<Destination as Store>::File,
+    destination: &CopyDestination,
+    file: &<CopyDestination as FileStore>::File,
     number: usize,
     data: &[u8],
 ) {
@@ -188,9 +193,12 @@ fn write_block(
 /// Returns what is resumed of a file whose source has this state, or `None` if the copy must wait
 /// for another.
 fn resume(
-    destination: &Destination,
+    destination: &CopyDestination,
     state: u8,
-) -> Option<(<Destination as Store>::File, Vec<crate::tree_hash::Subtree>)> {
+) -> Option<(
+    <CopyDestination as FileStore>::File,
+    Vec<crate::tree_hash::Subtree>,
+)> {
     match destination.resume(&kept(state)).unwrap() {
         Resumption::Some(resumed) => Some(resumed),
         Resumption::AskAgain(_) => None,
@@ -280,8 +288,8 @@ fn contested_file_is_awaited_or_written_without_journal() {
         file
     });
     let (held, _) = resume(&holder, 7).unwrap();
-    let beside = |rival| resuming(tmp.path()).beside(Box::new(move |_| vec![rival]));
-    let waiting = beside(Rival::LettingGo);
+    let beside = |rival| resuming(tmp.path()).with_rivals(Box::new(move |_| vec![rival]));
+    let waiting = beside(Rival::Releasing);
     assert!(resume(&waiting, 7).is_none());
     assert!(matches!(
         waiting.may_resume(&kept(7)),

@@ -18,74 +18,74 @@ use crate::store::confine::Dir;
 use crate::wire::Meta;
 
 /// A modification time: seconds since 1970, and nanoseconds.
-type Time = (i64, u32);
+type FileTime = (i64, u32);
 
 const SECOND: i128 = 1_000_000_000;
 /// Granularities of file systems in nanoseconds: NTFS 100 ns, SMB and NFS servers 1 us and 1 ms,
 /// exFAT 10 ms, HFS+ and ext3 1 s, FAT 2 s.
-const GRAINS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
+const GRANULARITIES: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
 /// Times that reveal the granularity of a file system: each is rounded differently at each of the
 /// [`GRAINS`], and one of the two is in an odd second.
-const PROBES: [Time; 2] = [(1_600_000_001, 987_654_321), (1_600_000_002, 987_654_321)];
+const PROBES: [FileTime; 2] = [(1_600_000_001, 987_654_321), (1_600_000_002, 987_654_321)];
 /// Maximum number of file systems of one copy whose granularity is remembered.
 const MAX_FILE_SYSTEMS: usize = 16;
 
 /// Granularity of the times of a file system, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Grain(i128);
+struct TimeGranularity(i128);
 
-impl Grain {
+impl TimeGranularity {
     /// Returns the smallest granularity at which a file system turns `asked` into `stored`. Returns
     /// `None` if the time was not accepted at any granularity. One observation may show less than
     /// the true granularity, but never more.
-    fn shown_by(asked: Time, stored: Time) -> Option<Self> {
-        GRAINS
+    fn shown_by(asked: FileTime, stored: FileTime) -> Option<Self> {
+        GRANULARITIES
             .map(Self)
             .into_iter()
             .find(|grain| grain.rounds(asked, stored))
     }
 
     /// Returns true if a file system of this granularity may turn `asked` into `stored`.
-    fn rounds(self, asked: Time, stored: Time) -> bool {
+    fn rounds(self, asked: FileTime, stored: FileTime) -> bool {
         let (asked, stored) = (nanoseconds(asked), nanoseconds(stored));
         stored % self.0 == 0 && (asked - stored).abs() < self.0
     }
 }
 
-fn nanoseconds((seconds, nanoseconds): Time) -> i128 {
+fn nanoseconds((seconds, nanoseconds): FileTime) -> i128 {
     i128::from(seconds) * SECOND + i128::from(nanoseconds)
 }
 
-fn modified(stat: &Stat) -> Time {
+fn modified(stat: &Stat) -> FileTime {
     (stat.st_mtime, stat.st_mtime_nsec as u32)
 }
 
 /// Granularities that this copy has found, by file system (`st_dev`). `None` if it could not be
 /// found.
 #[derive(Debug, Default)]
-pub(super) struct Grains(Mutex<Vec<(u64, Option<Grain>)>>);
+pub(super) struct GranularityCache(Mutex<Vec<(u64, Option<TimeGranularity>)>>);
 
-impl Grains {
+impl GranularityCache {
     /// Returns true if the file of `stat` in `dir` has the time `asked`, as its file system keeps
     /// it. If the times differ but could be equal at some granularity, a file `temp` is created to
     /// measure it.
-    pub(super) fn has_time(&self, stat: &Stat, asked: Time, dir: &Dir, temp: &OsStr) -> bool {
+    pub(super) fn has_time(&self, stat: &Stat, asked: FileTime, dir: &Dir, temp: &OsStr) -> bool {
         let stored = modified(stat);
         if stored == asked {
             return true;
         }
-        Grain::shown_by(asked, stored).is_some()
+        TimeGranularity::shown_by(asked, stored).is_some()
             && self
                 .find(stat.st_dev, dir, temp)
                 .is_some_and(|grain| grain.rounds(asked, stored))
     }
 
-    fn find(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<Grain> {
+    fn find(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<TimeGranularity> {
         let mut known = self.0.lock();
         if let Some((_, grain)) = known.iter().find(|(known, _)| *known == device) {
             return *grain;
         }
-        let grain = probe(dir, temp).ok().flatten();
+        let grain = measure(dir, temp).ok().flatten();
         if known.len() < MAX_FILE_SYSTEMS {
             known.push((device, grain));
         }
@@ -94,11 +94,14 @@ impl Grains {
 }
 
 /// Measures the granularity of the file system of `dir` with a file of its own.
-fn probe(dir: &Dir, temp: &OsStr) -> Result<Option<Grain>, Errno> {
+fn measure(dir: &Dir, temp: &OsStr) -> Result<Option<TimeGranularity>, Errno> {
     let file = dir.create_new(temp)?;
     let shown = PROBES.map(|asked| {
         fs::futimens(&file, &timestamps(asked, asked))?;
-        Ok(Grain::shown_by(asked, modified(&fs::fstat(&file)?)))
+        Ok(TimeGranularity::shown_by(
+            asked,
+            modified(&fs::fstat(&file)?),
+        ))
     });
     drop(file);
     dir.remove(temp)?;
@@ -115,9 +118,9 @@ pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
         fs::fstat(&file)
     };
     let stored = modified(&given().map_err(metadata_failure)?);
-    match Grain::shown_by(meta.mtime, stored) {
+    match TimeGranularity::shown_by(meta.mtime, stored) {
         Some(_) => Ok(()),
-        None => Err(Failure::with(
+        None => Err(Failure::with_detail(
             FailureKind::Metadata,
             "the target's file system did not take its time of modification",
         )),
@@ -138,8 +141,8 @@ pub(super) fn set_of_link(dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Er
     )
 }
 
-fn timestamps(accessed: Time, modified: Time) -> Timestamps {
-    let time = |(seconds, nanoseconds): Time| Timespec {
+fn timestamps(accessed: FileTime, modified: FileTime) -> Timestamps {
+    let time = |(seconds, nanoseconds): FileTime| Timespec {
         tv_sec: seconds,
         tv_nsec: i64::from(nanoseconds),
     };
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     /// Returns the multiple of the granularity at or below a time.
-    fn rounded_down(asked: Time, grain: i128) -> Time {
+    fn rounded_down(asked: FileTime, grain: i128) -> FileTime {
         let down = nanoseconds(asked).div_euclid(grain) * grain;
         (
             i64::try_from(down.div_euclid(SECOND)).unwrap(),
@@ -169,21 +172,21 @@ mod tests {
         fn one_observation_shows_at_most_the_true_granularity(
             seconds in -10_000_000_000i64..10_000_000_000,
             nanoseconds in 0u32..1_000_000_000,
-            at in 0..GRAINS.len()
+            at in 0..GRANULARITIES.len()
         ) {
-            let (asked, grain) = ((seconds, nanoseconds), GRAINS[at]);
-            let shown = Grain::shown_by(asked, rounded_down(asked, grain)).unwrap();
-            prop_assert!(shown <= Grain(grain));
-            prop_assert!(Grain(grain).rounds(asked, rounded_down(asked, grain)));
+            let (asked, grain) = ((seconds, nanoseconds), GRANULARITIES[at]);
+            let shown = TimeGranularity::shown_by(asked, rounded_down(asked, grain)).unwrap();
+            prop_assert!(shown <= TimeGranularity(grain));
+            prop_assert!(TimeGranularity(grain).rounds(asked, rounded_down(asked, grain)));
         }
     }
 
     #[test]
     fn probes_show_every_granularity() {
-        for grain in GRAINS {
-            let shown =
-                PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
-            assert_eq!(shown.into_iter().max(), Some(Grain(grain)));
+        for grain in GRANULARITIES {
+            let shown = PROBES
+                .map(|asked| TimeGranularity::shown_by(asked, rounded_down(asked, grain)).unwrap());
+            assert_eq!(shown.into_iter().max(), Some(TimeGranularity(grain)));
         }
     }
 
@@ -197,20 +200,20 @@ mod tests {
             (0, 0),
             (1_600_000_001, 5),
         ] {
-            assert_eq!(Grain::shown_by(asked, stored), None, "{stored:?}");
+            assert_eq!(TimeGranularity::shown_by(asked, stored), None, "{stored:?}");
         }
     }
 
     #[test]
     fn times_are_equal_only_at_the_granularity() {
-        let fat = Grain(2 * SECOND);
+        let fat = TimeGranularity(2 * SECOND);
         assert!(fat.rounds((1_600_000_001, 5), (1_600_000_000, 0)));
         assert!(
             !fat.rounds((1_600_000_001, 5), (1_600_000_001, 0)),
             "FAT has no odd second"
         );
         assert!(!fat.rounds((1_600_000_002, 0), (1_600_000_000, 0)));
-        let ntfs = Grain(100);
+        let ntfs = TimeGranularity(100);
         assert!(ntfs.rounds((1, 234_567_891), (1, 234_567_800)));
         assert!(!ntfs.rounds((1, 234_567_891), (1, 234_000_000)));
     }
@@ -231,7 +234,7 @@ mod tests {
         .unwrap();
         let stat = fs::fstat(&file).unwrap();
         assert_eq!(modified(&stat), stored);
-        let grains = Grains::default();
+        let grains = GranularityCache::default();
         let has_time = |asked| grains.has_time(&stat, asked, &dir, OsStr::new("temp"));
         assert!(has_time(stored));
         assert!(!has_time((1_600_000_000, 1)));

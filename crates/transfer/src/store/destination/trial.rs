@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use super::{Destination, Parent};
+use super::{CopyDestination, EntryLocation};
 use crate::error::{Failure, FailureKind};
 
 /// Flag of the numbers in temporary names of trials. It distinguishes them from those of entries,
@@ -15,10 +15,10 @@ const SECOND_TRIAL: u64 = 3 << 62;
 /// Names that some file systems reserve for devices, with any extension.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-impl Destination {
+impl CopyDestination {
     /// Fails if the file of entry `id` certainly cannot be committed. Either the file system cannot
     /// rename without replacing another file, or it does not allow the name.
-    pub(super) fn try_name(&self, parent: &Parent, id: u64) -> Result<(), Failure> {
+    pub(super) fn try_name(&self, parent: &EntryLocation, id: u64) -> Result<(), Failure> {
         let first = self.temp_name(id | FIRST_TRIAL);
         if !self.options.overwrite {
             let second = self.temp_name(id | SECOND_TRIAL);
@@ -40,7 +40,7 @@ fn naming_failure(errno: Errno) -> Failure {
         Errno::EXIST | Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP => {
             let detail = "the target's file system can name files only in a way that may replace \
                           others; give --overwrite to accept that, or copy elsewhere";
-            Failure::with(FailureKind::Io, detail)
+            Failure::with_detail(FailureKind::Io, detail)
         }
         errno => errno.into(),
     }

@@ -8,24 +8,26 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
-use super::commit::Whole;
+use super::commit::CompleteFile;
 use super::in_place::{may_replace, not_replaced};
 use super::kept_file::KeptFile;
-use super::names_in_place::Entry;
+use super::names_in_place::PlacedEntry;
 use super::new_file::NewFile;
 use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
-use super::{Destination, MARKED_DIR_MODE, Parent, times};
+use super::{CopyDestination, EntryLocation, MARKED_DIR_MODE, times};
 use crate::error::{Failure, FailureKind, refuses_name};
 use crate::path::RelPath;
-use crate::store::confine::{Kind, kind_of};
-use crate::store::contest::Contest;
+use crate::store::confine::{NodeKind, kind_of};
+use crate::store::contest::ContestState;
 use crate::store::journal::{DirStorage, Identity, Journal};
-use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption, Store};
+use crate::store::{
+    AnnouncedFile, Comparison, FileStore, MadeDir, OnCommit, ResumedFile, Resumption,
+};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, HardLink, Head, Meta, Offer, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, FileOffer, HardLink, Meta};
 
-impl Store for Destination {
+impl FileStore for CopyDestination {
     type File = NewFile;
 
     fn sources(&self) -> usize {
@@ -36,11 +38,11 @@ impl Store for Destination {
         self.names.iter().map(|name| name.len() as u64).sum()
     }
 
-    fn may_resume(&self, announced: &Announced) -> Resumption<()> {
+    fn may_resume(&self, announced: &AnnouncedFile) -> Resumption<()> {
         let Some(identity) = self.kept_identity(announced) else {
             return Resumption::Nothing;
         };
-        if let Some(pause) = self.contest_pause(Contest::Possible) {
+        if let Some(pause) = self.contest_pause(ContestState::Possible) {
             return Resumption::AskAgain(pause);
         }
         match self.has_journal(announced, &identity) {
@@ -49,13 +51,16 @@ impl Store for Destination {
         }
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<NewFile>>, Failure> {
+    fn resume(
+        &self,
+        announced: &AnnouncedFile,
+    ) -> Result<Resumption<ResumedFile<NewFile>>, Failure> {
         let Some(identity) = self.kept_identity(announced) else {
             return Ok(Resumption::Nothing);
         };
         let (file, subtrees) = self.keep(announced, &identity)?;
         if file.is_contested()
-            && let Some(pause) = self.contest_pause(Contest::Held)
+            && let Some(pause) = self.contest_pause(ContestState::Locked)
         {
             return Ok(Resumption::AskAgain(pause));
         }
@@ -65,7 +70,11 @@ impl Store for Destination {
         )))
     }
 
-    fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+    fn compare(
+        &self,
+        offer: &FileOffer,
+        is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
         self.compare_offered(offer, is_waiting)
     }
 
@@ -73,7 +82,7 @@ impl Store for Destination {
         self.give_name(link)
     }
 
-    fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
+    fn create(&self, announced: &AnnouncedFile) -> Result<NewFile, Failure> {
         // LH-COPY-24: an existing file stays, whether it is the same or not.
         let exists = Failure::new(FailureKind::Exists);
         if !self.options.overwrite
@@ -119,7 +128,7 @@ impl Store for Destination {
             Ok(settled) => settled,
             Err(failure) => return done(Err(failure)),
         };
-        let whole = Whole {
+        let whole = CompleteFile {
             file,
             size,
             hash: *hash,
@@ -137,14 +146,14 @@ impl Store for Destination {
         }
     }
 
-    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
+    fn write_small(&self, head: &EntryHead, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
         let size = data.len() as u64;
         let parent = match self.parent_for(head, size) {
             Ok(parent) => parent,
             Err(failure) => return done(Err(failure)),
         };
         if self.is_unchanged(&parent, meta, size, hash) {
-            return done(self.stays(&parent, Written::Same));
+            return done(self.stays(&parent, EntryOutcome::Same));
         }
         let written = self.begin(&parent, head).and_then(|file| {
             file.write(data, 0)?;
@@ -160,16 +169,21 @@ impl Store for Destination {
         }
     }
 
-    fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
-        let place = self.beneath_base(head)?;
+    fn write_symlink(
+        &self,
+        head: &EntryHead,
+        meta: &Meta,
+        target: &[u8],
+    ) -> Result<EntryOutcome, Failure> {
+        let place = self.path_of(head)?;
         let parent = self.parent_of(head, &place)?;
-        let Parent {
+        let EntryLocation {
             dir, path, name, ..
         } = &parent;
         let reserved = self.names_in_place.reserve(parent.entry())?;
         if self.may_compare && self.is_same_link(&place, target) {
             reserved.confirm(parent.entry());
-            return Ok(Written::Same);
+            return Ok(EntryOutcome::Same);
         }
         let create = || match dir.create_symlink(name, target) {
             Err(Errno::EXIST) => Err(Failure::new(FailureKind::Exists)),
@@ -177,7 +191,7 @@ impl Store for Destination {
             Err(errno) if errno != Errno::ACCESS && lacks_links(errno) => Err(no_links(errno)),
             result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes())),
         };
-        match self.change(&parent, create) {
+        match self.put_name(&parent, create) {
             Err(failure) if failure.kind == FailureKind::Exists && self.options.overwrite => {
                 may_replace(&parent)?;
                 let temp = self.temp_name(head.id);
@@ -193,17 +207,17 @@ impl Store for Destination {
         // The link is kept even if the file system has no times for links.
         let _ = times::set_of_link(dir, name, meta);
         self.open_dirs.changed(path, dir);
-        Ok(Written::New)
+        Ok(EntryOutcome::New)
     }
 
-    fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure> {
-        let place = self.beneath_base(head)?;
+    fn make_dir(&self, head: &EntryHead, meta: &Meta) -> Result<MadeDir, Failure> {
+        let place = self.path_of(head)?;
         let Some((path, name)) = place.split_last() else {
             return Ok(self.found_dir(&place, &self.base, meta));
         };
         let parent = match place == self.within {
             // The directory itself to which the copy is confined.
-            true => Parent {
+            true => EntryLocation {
                 dir: Arc::new(self.base.open_dir(&path)?),
                 path,
                 name: OsStr::from_bytes(name).to_owned(),
@@ -212,7 +226,7 @@ impl Store for Destination {
             },
             false => self.parent_of(head, &place)?,
         };
-        let entry = Entry {
+        let entry = PlacedEntry {
             is_directory: true,
             ..parent.entry()
         };
@@ -239,8 +253,8 @@ impl Store for Destination {
         made != MadeDir::Kept || self.options.fsync
     }
 
-    fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
-        let dir = self.base.open_dir(&self.beneath_base(head)?)?;
+    fn finish_dir(&self, head: &EntryHead, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
+        let dir = self.base.open_dir(&self.path_of(head)?)?;
         let completed = self.complete(&dir, made, meta);
         if self.options.fsync {
             dir.sync().map_err(sync_failure)?;
@@ -249,10 +263,10 @@ impl Store for Destination {
         completed
     }
 
-    fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta) {
+    fn leave_dir(&self, head: &EntryHead, made: MadeDir, meta: &Meta) {
         // A directory that this copy created is marked.
         if made == MadeDir::Earlier
-            && let Ok(place) = self.beneath_base(head)
+            && let Ok(place) = self.path_of(head)
             && let Ok(dir) = self.base.open_dir(&place)
         {
             self.leave(&dir, meta);
@@ -270,10 +284,10 @@ impl Store for Destination {
     }
 }
 
-impl Destination {
+impl CopyDestination {
     /// Returns the identity of a file that is kept when the copy ends early, or `None` if it is not
     /// kept.
-    fn kept_identity(&self, announced: &Announced) -> Option<Identity> {
+    fn kept_identity(&self, announced: &AnnouncedFile) -> Option<Identity> {
         let in_blocks = announced.size > 1u64 << announced.block_log2;
         let identity = announced
             .identity
@@ -282,8 +296,8 @@ impl Destination {
     }
 
     /// Returns true if the file has a journal.
-    fn has_journal(&self, announced: &Announced, identity: &Identity) -> bool {
-        let Ok(place) = self.beneath_base(&announced.head) else {
+    fn has_journal(&self, announced: &AnnouncedFile, identity: &Identity) -> bool {
+        let Ok(place) = self.path_of(&announced.head) else {
             return false;
         };
         let Some((parent, name)) = place
@@ -294,19 +308,19 @@ impl Destination {
         };
         let dir = self.open_dirs.get(&parent);
         let dir = dir.map_or_else(|| self.base.open_dir(&parent).map(Arc::new), Ok);
-        dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), identity))
+        dir.is_ok_and(|dir| Journal::may_exist(&DirStorage(dir), OsStr::from_bytes(name), identity))
     }
 
     /// Opens or creates a file with a journal, unless another copy holds it. Also returns the parts
     /// that exist.
     fn keep(
         &self,
-        announced: &Announced,
+        announced: &AnnouncedFile,
         identity: &Identity,
     ) -> Result<(KeptFile, Vec<Subtree>), Failure> {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let parent = self.parent_for(&announced.head, size)?;
-        let (journal, resume) = self.change(&parent, || {
+        let (journal, resume) = self.put_name(&parent, || {
             self.try_name(&parent, announced.head.id)?;
             let storage = DirStorage(parent.dir.clone());
             Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)
@@ -314,7 +328,7 @@ impl Destination {
         Ok((KeptFile::new(parent, journal), resume.subtrees))
     }
 
-    fn create_file(&self, announced: &Announced) -> Result<NewFile, Failure> {
+    fn create_file(&self, announced: &AnnouncedFile) -> Result<NewFile, Failure> {
         if let Some(identity) = self.kept_identity(announced) {
             // Any existing part is written again, as the ledger does not know it. If another copy
             // holds the journal by now, that copy created it after the file was described. It is
@@ -330,12 +344,12 @@ impl Destination {
     }
 
     /// Creates a directory. Returns false if it exists.
-    fn make_named_dir(&self, parent: &Parent) -> Result<bool, Failure> {
+    fn make_named_dir(&self, parent: &EntryLocation) -> Result<bool, Failure> {
         let there = parent.dir.stat_name(&parent.name);
-        if there.is_ok_and(|there| kind_of(&there) == Kind::Directory) {
+        if there.is_ok_and(|there| kind_of(&there) == NodeKind::Directory) {
             return Ok(false);
         }
-        self.change(parent, || {
+        self.put_name(parent, || {
             let made = parent.dir.make_dir(&parent.name, MARKED_DIR_MODE);
             made.map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
@@ -345,9 +359,9 @@ impl Destination {
     }
 
     /// Creates a file under a temporary name.
-    fn begin(&self, parent: &Parent, head: &Head) -> Result<TempFile, Failure> {
+    fn begin(&self, parent: &EntryLocation, head: &EntryHead) -> Result<TempFile, Failure> {
         let temp = self.temp_name(head.id);
-        let fd = self.change(parent, || Ok(parent.dir.create_new(&temp)?))?;
+        let fd = self.put_name(parent, || Ok(parent.dir.create_new(&temp)?))?;
         Ok(TempFile {
             parent: parent.clone(),
             temp: Some(temp),
@@ -356,8 +370,8 @@ impl Destination {
     }
 
     /// Returns the location of a file of `size` bytes, unless it certainly cannot go there.
-    fn parent_for(&self, head: &Head, size: u64) -> Result<Parent, Failure> {
-        let place = self.beneath_base(head)?;
+    fn parent_for(&self, head: &EntryHead, size: u64) -> Result<EntryLocation, Failure> {
+        let place = self.path_of(head)?;
         let parent = self.parent_of(head, &place)?;
         match parent.dir.stat_occupant(&parent.name) {
             Ok(stat) => {
@@ -373,8 +387,8 @@ impl Destination {
     }
 
     /// Returns [`Self::parent`] of an entry, with its source.
-    fn parent_of(&self, head: &Head, place: &RelPath) -> Result<Parent, Failure> {
-        let mut parent = self.parent(place)?;
+    fn parent_of(&self, head: &EntryHead, place: &RelPath) -> Result<EntryLocation, Failure> {
+        let mut parent = self.locate(place)?;
         parent.source = head.source;
         Ok(parent)
     }
@@ -383,10 +397,12 @@ impl Destination {
     /// as that is certain already.
     pub(super) fn may_take_place_of(&self, there: &Stat, size: u64) -> Result<(), Failure> {
         match kind_of(there) {
-            Kind::File | Kind::Symlink if self.options.overwrite => Ok(()),
-            Kind::Other if self.options.overwrite || self.may_compare => Err(not_replaced(there)),
-            Kind::File if self.may_compare && there.st_size as u64 == size => Ok(()),
-            Kind::Directory => Err(not_replaced(there)),
+            NodeKind::File | NodeKind::Symlink if self.options.overwrite => Ok(()),
+            NodeKind::Other if self.options.overwrite || self.may_compare => {
+                Err(not_replaced(there))
+            }
+            NodeKind::File if self.may_compare && there.st_size as u64 == size => Ok(()),
+            NodeKind::Directory => Err(not_replaced(there)),
             _ => Err(Failure::new(FailureKind::Exists)),
         }
     }
@@ -403,7 +419,7 @@ impl Destination {
 }
 
 /// Returns true if the existing file at this location has the same content.
-pub(super) fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
+pub(super) fn is_same(place: &EntryLocation, size: u64, hash: &Hash) -> bool {
     let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
         return false;
     };
@@ -411,13 +427,13 @@ pub(super) fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
         return false;
     };
     let regular =
-        fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
+        fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == NodeKind::File && s.st_size as u64 == size);
     let mut hasher = blake3::Hasher::new();
     regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
 }
 
 pub(super) fn metadata_failure(errno: Errno) -> Failure {
-    Failure::with(
+    Failure::with_detail(
         FailureKind::Metadata,
         std::io::Error::from(errno).to_string(),
     )
@@ -435,7 +451,7 @@ fn lacks_links(errno: Errno) -> bool {
 
 fn no_links(errno: Errno) -> Failure {
     match lacks_links(errno) {
-        true => Failure::with(
+        true => Failure::with_detail(
             FailureKind::Io,
             "the target's file system has no symbolic links",
         ),

@@ -30,7 +30,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Data that would be lost in a power failure now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AtRisk {
+pub struct DataAtRisk {
     /// Bytes that were written and are not known to be durable.
     pub bytes: u64,
     /// Age of the oldest of these bytes.
@@ -41,29 +41,29 @@ pub struct AtRisk {
 #[derive(Debug, Default)]
 pub(super) struct FlushPolicy {
     /// Data written since the last flush began.
-    waiting: Option<Part>,
-    flushing: Option<Flushing>,
+    waiting: Option<PendingData>,
+    flushing: Option<FlushInProgress>,
     /// Duration of the last flush.
     took: Option<Duration>,
     rest_until: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct PendingData {
     since: Duration,
     bytes: u64,
 }
 
 #[derive(Debug)]
-struct Flushing {
+struct FlushInProgress {
     began: Duration,
-    part: Part,
+    part: PendingData,
 }
 
 impl FlushPolicy {
     /// Notes that `bytes` were handed to the operating system at `now`.
     pub(super) fn written(&mut self, now: Duration, bytes: u64) {
-        let waiting = self.waiting.get_or_insert(Part {
+        let waiting = self.waiting.get_or_insert(PendingData {
             since: now,
             bytes: 0,
         });
@@ -91,7 +91,7 @@ impl FlushPolicy {
         let Some(part) = self.waiting.take() else {
             return false;
         };
-        self.flushing = Some(Flushing { began: now, part });
+        self.flushing = Some(FlushInProgress { began: now, part });
         true
     }
 
@@ -109,10 +109,10 @@ impl FlushPolicy {
 
     /// Notes that the flush failed. Its data is still at risk, and is tried again.
     pub(super) fn failed(&mut self, now: Duration) {
-        let Some(Flushing { part, .. }) = self.flushing.take() else {
+        let Some(FlushInProgress { part, .. }) = self.flushing.take() else {
             return;
         };
-        let waiting = self.waiting.get_or_insert(Part {
+        let waiting = self.waiting.get_or_insert(PendingData {
             since: part.since,
             bytes: 0,
         });
@@ -122,9 +122,9 @@ impl FlushPolicy {
     }
 
     /// Returns what is at risk at `now`.
-    pub(super) fn at_risk(&self, now: Duration) -> AtRisk {
+    pub(super) fn at_risk(&self, now: Duration) -> DataAtRisk {
         let flushing = self.flushing.as_ref().map(|flushing| flushing.part);
-        let mut risk = AtRisk::default();
+        let mut risk = DataAtRisk::default();
         for part in [flushing, self.waiting].into_iter().flatten() {
             risk.bytes += part.bytes;
             risk.age = risk.age.max(now.saturating_sub(part.since));
@@ -231,7 +231,7 @@ mod tests {
         policy.failed(MS * 600);
         assert_eq!(
             policy.at_risk(MS * 600),
-            AtRisk {
+            DataAtRisk {
                 bytes: 15,
                 age: MS * 599
             }
@@ -239,6 +239,6 @@ mod tests {
         assert_eq!(policy.due(), Some(MS * 1600));
         assert!(policy.begin(MS * 1600));
         policy.flushed(MS * 1610);
-        assert_eq!(policy.at_risk(MS * 1700), AtRisk::default());
+        assert_eq!(policy.at_risk(MS * 1700), DataAtRisk::default());
     }
 }

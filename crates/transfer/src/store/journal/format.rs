@@ -28,7 +28,7 @@
 
 use super::Identity;
 use super::identity::MAX_IDENTITY_BYTES;
-use crate::path::MAX_NAME;
+use crate::path::MAX_NAME_BYTES;
 use crate::tree_hash::{Subtree, TreeHash};
 
 const MAGIC: &[u8; 8] = b"LHJOURNL";
@@ -80,7 +80,7 @@ impl Header {
     /// Returns true if the target's name stays within the directory.
     pub(super) fn has_plain_target(&self) -> bool {
         let plain = !self.target.iter().any(|&byte| byte == b'/' || byte == 0);
-        plain && self.target.len() <= MAX_NAME && !matches!(&*self.target, b"" | b"." | b"..")
+        plain && self.target.len() <= MAX_NAME_BYTES && !matches!(&*self.target, b"" | b"." | b"..")
     }
 
     /// Returns true if the file has more than one block, of a size for which BLAKE3 has subtrees.
@@ -114,7 +114,7 @@ impl Header {
         let size = u64::from_le_bytes(take(bytes)?);
         let [block_log2] = take(bytes)?;
         let identity = Identity::opaque(field(bytes, MAX_IDENTITY_BYTES)?)?;
-        let target = field(bytes, MAX_NAME)?.to_vec();
+        let target = field(bytes, MAX_NAME_BYTES)?.to_vec();
         let before = all.get(..all.len() - bytes.len())?;
         let is_sound = take(bytes)? == cut(&blake3::hash(before));
         let header = Self {
@@ -155,7 +155,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
         valid_bytes: all.len() - left.len(),
         header,
     };
-    while contents.tree.held() < MAX_SUBTREES
+    while contents.tree.subtree_count() < MAX_SUBTREES
         && let Some((subtrees, durability)) = contents.encoder.decode(&mut left)
     {
         // With a valid checksum, every subtree fits the tree, as no other was ever written.
@@ -167,7 +167,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
             }
             Durability::Noted => {
                 let tree = &contents.tree;
-                let noted = subtrees.into_iter().filter(|one| tree.has_place_for(one));
+                let noted = subtrees.into_iter().filter(|one| tree.can_hold(one));
                 contents.noted.extend(noted);
             }
         }

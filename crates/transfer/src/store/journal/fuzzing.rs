@@ -44,12 +44,7 @@ fn holds(contents: &Contents) {
         assert!(subtree.offset >= end && subtree.offset < contents.header.size);
         end = subtree.end(contents.header.size);
     }
-    assert!(
-        contents
-            .noted
-            .iter()
-            .all(|one| contents.tree.has_place_for(one))
-    );
+    assert!(contents.noted.iter().all(|one| contents.tree.can_hold(one)));
     let mut bytes = contents.header.encode();
     Encoder::new(&contents.header).encode(&subtrees, Durability::Durable, &mut bytes);
     let again = read(&bytes).unwrap();

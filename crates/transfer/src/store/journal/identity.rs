@@ -27,7 +27,7 @@ impl Identity {
     /// nanoseconds) and inode number. A program cannot set the change time, so changed content
     /// gives another identity even if the modification time was reset. The device number is
     /// omitted, since it may differ after a reboot.
-    pub fn of(stat: &Stat) -> Self {
+    pub fn from_stat(stat: &Stat) -> Self {
         let mut bytes = POSIX.to_vec();
         for number in [
             stat.st_size as u64,
@@ -76,8 +76,8 @@ mod tests {
         };
         let before = fs::fstat(file).unwrap();
         assert_eq!(
-            Identity::of(&before),
-            Identity::of(&fs::fstat(file).unwrap())
+            Identity::from_stat(&before),
+            Identity::from_stat(&fs::fstat(file).unwrap())
         );
         // The clock of change times may tick as slowly as a hundred times a second.
         let mut after = before;
@@ -90,7 +90,7 @@ mod tests {
             (before.st_mtime, before.st_mtime_nsec),
             (after.st_mtime, after.st_mtime_nsec)
         );
-        assert_ne!(Identity::of(&before), Identity::of(&after));
+        assert_ne!(Identity::from_stat(&before), Identity::from_stat(&after));
     }
 
     #[test]

@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime};
 use rustix::io::Errno;
 
 use super::format::{self, MAX_JOURNAL_BYTES};
-use super::names::{Names, Role};
-use super::{DirStorage, Found, ResumePoint, Storage};
+use super::names::{FileRole, JournalNames};
+use super::{DirStorage, FoundFile, ResumePoint, Storage};
 use crate::error::Failure;
 use crate::store::TEMP_PREFIX;
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::confine::{Dir, NodeKind, kind_of};
 
 /// Maximum number of temporary files of one directory that are examined.
 pub const MAX_LEFTOVERS: usize = 10_000;
@@ -64,19 +64,19 @@ pub struct Leftover {
 /// The directory cannot be read.
 pub fn leftovers(dir: &Arc<Dir>) -> Result<Vec<Leftover>, Failure> {
     let storage = DirStorage(dir.clone());
-    let mut left: BTreeMap<Vec<u8>, Option<(Names, Role)>> = BTreeMap::new();
+    let mut left: BTreeMap<Vec<u8>, Option<(JournalNames, FileRole)>> = BTreeMap::new();
     for entry in dir.entries()? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name.starts_with(TEMP_PREFIX.as_bytes()) && left.len() < MAX_LEFTOVERS {
-            left.insert(name.to_vec(), Names::parse(name));
+            left.insert(name.to_vec(), JournalNames::parse(name));
         }
     }
     let mut found = Vec::new();
-    let journals: Vec<(Vec<u8>, Names)> = left
+    let journals: Vec<(Vec<u8>, JournalNames)> = left
         .iter()
         .filter_map(|(name, parsed)| match parsed {
-            Some((names, Role::Journal)) => Some((name.clone(), names.clone())),
+            Some((names, FileRole::Journal)) => Some((name.clone(), names.clone())),
             _ => None,
         })
         .collect();
@@ -123,11 +123,13 @@ pub fn remove_leftover(dir: &Arc<Dir>, leftover: &Leftover) -> Result<bool, Fail
             LeftoverUse::Unknown => name.as_bytes().starts_with(TEMP_PREFIX.as_bytes()),
             // Locked until both are removed, so that no copy begins to use them.
             LeftoverUse::Idle => match storage.open_own(name)? {
-                Found::Own(file) if storage.lock(&file)? && storage.is_named(&file, name)? => {
+                FoundFile::Own(file)
+                    if storage.lock(&file)? && storage.is_named(&file, name)? =>
+                {
                     held.push(file);
                     true
                 }
-                Found::Missing => true,
+                FoundFile::Missing => true,
                 _ => false,
             },
         };
@@ -146,7 +148,7 @@ pub fn remove_leftover(dir: &Arc<Dir>, leftover: &Leftover) -> Result<bool, Fail
 
 /// Returns the content of a journal, if it can be read.
 fn journal(storage: &DirStorage, name: &OsStr) -> Option<format::Contents> {
-    let Ok(Found::Own(file)) = storage.open_own(name) else {
+    let Ok(FoundFile::Own(file)) = storage.open_own(name) else {
         return None;
     };
     format::read(&storage.read(&file, MAX_JOURNAL_BYTES).ok()?)
@@ -180,14 +182,14 @@ fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> L
         leftover.disk_bytes += stat.st_blocks as u64 * STAT_BLOCK_BYTES;
         let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
         let usage = match (storage.open_own(&name), is_locked_in_use) {
-            (Ok(Found::Own(file)), true) => match storage.lock(&file) {
+            (Ok(FoundFile::Own(file)), true) => match storage.lock(&file) {
                 Ok(true) => LeftoverUse::Idle,
                 Ok(false) => LeftoverUse::InUse,
                 Err(_) => LeftoverUse::Unknown,
             },
-            (Ok(Found::Own(_)), false) => LeftoverUse::Unknown,
+            (Ok(FoundFile::Own(_)), false) => LeftoverUse::Unknown,
             // A link that waits to replace another one.
-            _ if !is_locked_in_use && is_own && kind_of(&stat) == Kind::Symlink => {
+            _ if !is_locked_in_use && is_own && kind_of(&stat) == NodeKind::Symlink => {
                 LeftoverUse::Unknown
             }
             _ => LeftoverUse::Foreign,

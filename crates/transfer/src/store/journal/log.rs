@@ -5,17 +5,17 @@ use rustix::io::Errno;
 
 use super::Storage;
 use super::format::{Durability, Encoder, Header, MAX_JOURNAL_BYTES, MAX_SUBTREES, compact_bytes};
-use super::names::Names;
+use super::names::JournalNames;
 use crate::tree_hash::{Subtree, TreeHash};
 
 /// Minimum size of a journal that is rewritten. It takes five seconds of blocks of 256 KiB at 10
 /// Gbit/s to note as much.
 const MIN_BYTES_TO_COMPACT: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// Maximum ratio of a journal's size to the size after rewriting.
-const MAX_SUPERSEDED: u64 = 4;
+const MAX_SIZE_RATIO: u64 = 4;
 
 /// State of the journal's file.
-pub(super) enum Log<F> {
+pub(super) enum JournalFile<F> {
     /// This copy has no journal, and will have none.
     Off,
     /// The journal did not exist when the copy began.
@@ -24,10 +24,10 @@ pub(super) enum Log<F> {
     /// replace it.
     Stale(F),
     /// The journal describes the data file.
-    Open(OpenLog<F>),
+    Open(OpenJournalFile<F>),
 }
 
-pub(super) struct OpenLog<F> {
+pub(super) struct OpenJournalFile<F> {
     pub file: F,
     /// Number of its bytes that are known to be valid.
     pub end: u64,
@@ -38,7 +38,7 @@ pub(super) struct OpenLog<F> {
 
 /// Result of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Recorded {
+pub(super) enum RecordResult {
     /// Everything is on disk.
     All,
     /// Another copy created the journal first.
@@ -47,18 +47,18 @@ pub(super) enum Recorded {
     TooScattered,
 }
 
-impl<F> Log<F> {
+impl<F> JournalFile<F> {
     /// Records `batch`, which has been synced already. After an error, earlier records are kept,
     /// and the call may be repeated.
     pub(super) fn record<S: Storage<File = F>>(
         &mut self,
         storage: &S,
-        names: &Names,
+        names: &JournalNames,
         header: &Header,
         batch: &TreeHash,
-    ) -> Result<Recorded, Errno> {
+    ) -> Result<RecordResult, Errno> {
         match self {
-            Self::Off => Ok(Recorded::AnotherCopy),
+            Self::Off => Ok(RecordResult::AnotherCopy),
             Self::Absent => {
                 let file = match storage.create_new(&names.journal()) {
                     Err(Errno::EXIST) => return self.switch_off(),
@@ -76,12 +76,12 @@ impl<F> Log<F> {
                     }
                 }
                 storage.sync_dir()?;
-                Ok(Recorded::All)
+                Ok(RecordResult::All)
             }
             Self::Stale(_) => {
                 *self = Self::Open(replace(storage, names, header, batch.subtrees())?);
                 storage.sync_dir()?;
-                Ok(Recorded::All)
+                Ok(RecordResult::All)
             }
             Self::Open(log) => log.record(storage, names, header, batch),
         }
@@ -96,13 +96,13 @@ impl<F> Log<F> {
         }
     }
 
-    fn switch_off(&mut self) -> Result<Recorded, Errno> {
+    fn switch_off(&mut self) -> Result<RecordResult, Errno> {
         *self = Self::Off;
-        Ok(Recorded::AnotherCopy)
+        Ok(RecordResult::AnotherCopy)
     }
 
     /// Removes the journal, if it belongs to this copy.
-    pub(super) fn remove<S: Storage<File = F>>(&mut self, storage: &S, names: &Names) {
+    pub(super) fn remove<S: Storage<File = F>>(&mut self, storage: &S, names: &JournalNames) {
         if matches!(self, Self::Stale(_) | Self::Open(_)) {
             let _ = storage.remove(&names.journal());
         }
@@ -110,7 +110,7 @@ impl<F> Log<F> {
     }
 }
 
-impl<F> OpenLog<F> {
+impl<F> OpenJournalFile<F> {
     /// Encodes the next records. Also returns the encoder of later ones, and the end of the
     /// journal.
     fn encoded(&self, subtrees: &[Subtree], durability: Durability) -> (Vec<u8>, Encoder, u64) {
@@ -134,12 +134,12 @@ impl<F> OpenLog<F> {
     pub(super) fn record<S: Storage<File = F>>(
         &mut self,
         storage: &S,
-        names: &Names,
+        names: &JournalNames,
         header: &Header,
         batch: &TreeHash,
-    ) -> Result<Recorded, Errno> {
+    ) -> Result<RecordResult, Errno> {
         if !self.has_room_for(batch) {
-            return Ok(Recorded::TooScattered);
+            return Ok(RecordResult::TooScattered);
         }
         let subtrees: Vec<Subtree> = batch.subtrees().collect();
         let (bytes, encoder, end) = self.encoded(&subtrees, Durability::Durable);
@@ -155,20 +155,20 @@ impl<F> OpenLog<F> {
         }
         let header_bytes = header.encode().len();
         if end > MIN_BYTES_TO_COMPACT
-            && end > MAX_SUPERSEDED * compact_bytes(header_bytes, self.tree.held())
+            && end > MAX_SIZE_RATIO * compact_bytes(header_bytes, self.tree.subtree_count())
         {
             // Everything is recorded already, so compacting can wait.
             let _ = self.compact(storage, names, header);
         }
-        Ok(Recorded::All)
+        Ok(RecordResult::All)
     }
 
     /// Returns true if the recorded subtrees, merged with `batch`, are few enough for a journal.
     fn has_room_for(&self, batch: &TreeHash) -> bool {
-        if self.tree.held() + batch.held() <= MAX_SUBTREES {
+        if self.tree.subtree_count() + batch.subtree_count() <= MAX_SUBTREES {
             return true;
         }
-        if batch.held() > 2 * MAX_SUBTREES {
+        if batch.subtree_count() > 2 * MAX_SUBTREES {
             // A journal that was just compacted has no room for it.
             return false;
         }
@@ -176,15 +176,15 @@ impl<F> OpenLog<F> {
         for subtree in batch.subtrees() {
             merged.insert_subtree(subtree);
         }
-        merged.held() <= MAX_SUBTREES
+        merged.subtree_count() <= MAX_SUBTREES
     }
 
     /// Rewrites the journal in the blocks of `header`. Recorded blocks that are smaller and do not
     /// make up a whole one are omitted.
-    pub(super) fn in_other_blocks<S: Storage<File = F>>(
+    pub(super) fn with_block_size<S: Storage<File = F>>(
         self,
         storage: &S,
-        names: &Names,
+        names: &JournalNames,
         header: &Header,
     ) -> Result<Self, Errno> {
         let mut tree = header.tree();
@@ -200,7 +200,7 @@ impl<F> OpenLog<F> {
     fn compact<S: Storage<File = F>>(
         &mut self,
         storage: &S,
-        names: &Names,
+        names: &JournalNames,
         header: &Header,
     ) -> Result<(), Errno> {
         *self = replace(storage, names, header, self.tree.subtrees())?;
@@ -212,10 +212,10 @@ impl<F> OpenLog<F> {
 /// copy.
 fn replace<S: Storage>(
     storage: &S,
-    names: &Names,
+    names: &JournalNames,
     header: &Header,
     subtrees: impl Iterator<Item = Subtree>,
-) -> Result<OpenLog<S::File>, Errno> {
+) -> Result<OpenJournalFile<S::File>, Errno> {
     let name = names.new_journal();
     // An earlier holder of the lock, which this copy holds now, may have left a file there.
     let _ = storage.remove(&name);
@@ -239,15 +239,15 @@ fn replace<S: Storage>(
 }
 
 /// State of a journal after writing it to an empty file.
-struct Written {
+struct WrittenJournal {
     end: u64,
     encoder: Encoder,
     tree: TreeHash,
 }
 
-impl Written {
-    fn with<F>(self, file: F) -> OpenLog<F> {
-        OpenLog {
+impl WrittenJournal {
+    fn with<F>(self, file: F) -> OpenJournalFile<F> {
+        OpenJournalFile {
             file,
             end: self.end,
             encoder: self.encoder,
@@ -262,7 +262,7 @@ fn write_new<S: Storage>(
     header: &Header,
     file: &S::File,
     subtrees: impl Iterator<Item = Subtree>,
-) -> Result<Written, Errno> {
+) -> Result<WrittenJournal, Errno> {
     let (mut bytes, mut encoder, mut tree) = (header.encode(), Encoder::new(header), header.tree());
     let subtrees: Vec<Subtree> = subtrees.collect();
     encoder.encode(&subtrees, Durability::Durable, &mut bytes);
@@ -271,7 +271,7 @@ fn write_new<S: Storage>(
     for subtree in subtrees {
         tree.insert_subtree(subtree);
     }
-    Ok(Written {
+    Ok(WrittenJournal {
         end: bytes.len() as u64,
         encoder,
         tree,

@@ -25,22 +25,22 @@ const HEX_LETTERS: usize = 32;
 
 /// Names that belong to one source file and its target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Names {
+pub(super) struct JournalNames {
     /// The stem with [`TEMP_PREFIX`].
     stem: String,
 }
 
 /// Role of a file, according to its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum FileRole {
     Journal,
     NewJournal,
     Data([u8; 16]),
 }
 
-impl Names {
+impl JournalNames {
     /// Returns the names for the copy of a source to `target`, a name in their common directory.
-    pub(super) fn of(target: &OsStr, identity: &Identity) -> Self {
+    pub(super) fn new(target: &OsStr, identity: &Identity) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(STEM_CONTEXT);
         for field in [target.as_bytes(), identity.as_bytes()] {
             hasher
@@ -56,15 +56,15 @@ impl Names {
     }
 
     /// Parses the name of a file in a directory. Returns `None` for other files.
-    pub(super) fn parse(name: &[u8]) -> Option<(Self, Role)> {
+    pub(super) fn parse(name: &[u8]) -> Option<(Self, FileRole)> {
         let name = std::str::from_utf8(name).ok()?;
         let letters = name.strip_prefix(TEMP_PREFIX)?.get(..HEX_LETTERS)?;
         unhex(letters)?;
         let (stem, rest) = name.split_at_checked(TEMP_PREFIX.len() + HEX_LETTERS)?;
         let role = match rest {
-            JOURNAL => Role::Journal,
-            NEW_JOURNAL => Role::NewJournal,
-            _ => Role::Data(unhex(rest.strip_prefix('.')?.strip_suffix(PART)?)?),
+            JOURNAL => FileRole::Journal,
+            NEW_JOURNAL => FileRole::NewJournal,
+            _ => FileRole::Data(unhex(rest.strip_prefix('.')?.strip_suffix(PART)?)?),
         };
         Some((
             Self {
@@ -92,7 +92,7 @@ impl Names {
 
 /// Returns true if a file of this name is a journal, or belongs to one.
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    Names::parse(name).is_some()
+    JournalNames::parse(name).is_some()
 }
 
 fn hex(byte: u8, text: &mut String) {
@@ -113,8 +113,8 @@ fn unhex(text: &str) -> Option<[u8; 16]> {
 mod tests {
     use super::*;
 
-    fn names(target: &str, identity: &str) -> Names {
-        Names::of(
+    fn names(target: &str, identity: &str) -> JournalNames {
+        JournalNames::new(
             OsStr::new(target),
             &Identity::opaque(identity.as_bytes()).unwrap(),
         )
@@ -126,7 +126,7 @@ mod tests {
         assert_ne!(names("a", "1"), names("b", "1"));
         assert_ne!(names("a", "1"), names("a", "2"));
         assert_ne!(names("ab", "c"), names("a", "bc"));
-        let other = Names::parse(b".longhaul-000102030405060708090a0b0c0d0e0f.journal");
+        let other = JournalNames::parse(b".longhaul-000102030405060708090a0b0c0d0e0f.journal");
         assert_eq!(
             other.unwrap().0.stem,
             ".longhaul-000102030405060708090a0b0c0d0e0f"
@@ -138,17 +138,20 @@ mod tests {
         let names = names("a", "1");
         let data = [0xab; 16];
         for (name, role) in [
-            (names.journal(), Role::Journal),
-            (names.new_journal(), Role::NewJournal),
-            (names.data(&data), Role::Data(data)),
+            (names.journal(), FileRole::Journal),
+            (names.new_journal(), FileRole::NewJournal),
+            (names.data(&data), FileRole::Data(data)),
         ] {
-            assert!(name.len() <= crate::path::MAX_NAME);
-            assert_eq!(Names::parse(name.as_bytes()), Some((names.clone(), role)));
+            assert!(name.len() <= crate::path::MAX_NAME_BYTES);
+            assert_eq!(
+                JournalNames::parse(name.as_bytes()),
+                Some((names.clone(), role))
+            );
         }
         for other in ["", "a", ".longhaul-01020304-5", ".longhaul-", ".longhaul-é"] {
-            assert_eq!(Names::parse(other.as_bytes()), None);
+            assert_eq!(JournalNames::parse(other.as_bytes()), None);
         }
         let upper = names.journal().to_str().unwrap().to_uppercase();
-        assert_eq!(Names::parse(upper.as_bytes()), None);
+        assert_eq!(JournalNames::parse(upper.as_bytes()), None);
     }
 }

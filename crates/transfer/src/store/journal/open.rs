@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use super::flush::FlushPolicy;
 use super::format::{self, Contents, Header, MAX_JOURNAL_BYTES};
-use super::log::{Log, OpenLog};
-use super::names::Names;
+use super::log::{JournalFile, OpenJournalFile};
+use super::names::JournalNames;
 use super::notes::Notes;
-use super::{Disk, Found, Identity, Journal, Pace, ResumePoint, Storage};
+use super::{DiskState, FoundFile, Identity, Journal, RecordingState, ResumePoint, Storage};
 use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHasher, Subtree, TreeHash};
 
@@ -47,38 +47,38 @@ impl<S: Storage> Journal<S> {
             return Err(Failure::new(FailureKind::RefusedPath));
         }
         if !header.has_blocks() {
-            return Self::begin(storage, header, Log::Off);
+            return Self::begin(storage, header, JournalFile::Off);
         }
-        let names = Names::of(target, identity);
+        let names = JournalNames::new(target, identity);
         for _ in 0..MAX_OPEN_TRIES {
             let file = match storage.open_own(&names.journal())? {
-                Found::Missing => return Self::begin(storage, header, Log::Absent),
-                Found::Foreign => break,
-                Found::Own(file) => file,
+                FoundFile::Missing => return Self::begin(storage, header, JournalFile::Absent),
+                FoundFile::Foreign => break,
+                FoundFile::Own(file) => file,
             };
             // If files cannot be locked, none is shared.
             match storage.lock(&file) {
                 Ok(true) => {}
                 Ok(false) => {
-                    let (mut journal, resume) = Self::begin(storage, header, Log::Off)?;
+                    let (mut journal, resume) = Self::begin(storage, header, JournalFile::Off)?;
                     journal.is_contested = true;
                     return Ok((journal, resume));
                 }
                 Err(_) => break,
             }
             if storage.is_named(&file, &names.journal())? {
-                return Self::go_on(storage, header, file);
+                return Self::resume_from(storage, header, file);
             }
         }
-        Self::begin(storage, header, Log::Off)
+        Self::begin(storage, header, JournalFile::Off)
     }
 
     /// Returns true if an earlier copy may have left a part of this file. [`Self::open_or_create`]
     /// returns which.
-    pub fn is_there(storage: &S, target: &OsStr, identity: &Identity) -> bool {
+    pub fn may_exist(storage: &S, target: &OsStr, identity: &Identity) -> bool {
         matches!(
-            storage.open_own(&Names::of(target, identity).journal()),
-            Ok(Found::Own(_))
+            storage.open_own(&JournalNames::new(target, identity).journal()),
+            Ok(FoundFile::Own(_))
         )
     }
 
@@ -86,10 +86,10 @@ impl<S: Storage> Journal<S> {
     fn begin(
         storage: S,
         header: Header,
-        log: Log<S::File>,
+        log: JournalFile<S::File>,
     ) -> Result<(Self, ResumePoint), Failure> {
-        let name =
-            Names::of(OsStr::from_bytes(&header.target), &header.identity).data(&header.data);
+        let name = JournalNames::new(OsStr::from_bytes(&header.target), &header.identity)
+            .data(&header.data);
         let data = storage.create_new(&name)?;
         let journal = Self::new(storage, header, data, log);
         journal
@@ -107,14 +107,18 @@ impl<S: Storage> Journal<S> {
 
     /// Resumes what the locked journal `file` describes. Begins from scratch if that is not this
     /// file.
-    fn go_on(storage: S, header: Header, file: S::File) -> Result<(Self, ResumePoint), Failure> {
-        let names = Names::of(OsStr::from_bytes(&header.target), &header.identity);
+    fn resume_from(
+        storage: S,
+        header: Header,
+        file: S::File,
+    ) -> Result<(Self, ResumePoint), Failure> {
+        let names = JournalNames::new(OsStr::from_bytes(&header.target), &header.identity);
         let Some(contents) = format::read(&storage.read(&file, MAX_JOURNAL_BYTES)?) else {
-            return Self::begin(storage, header, Log::Stale(file));
+            return Self::begin(storage, header, JournalFile::Stale(file));
         };
         let data_name = names.data(&contents.header.data);
-        let Found::Own(data) = storage.open_own(&data_name)? else {
-            return Self::begin(storage, header, Log::Stale(file));
+        let FoundFile::Own(data) = storage.open_own(&data_name)? else {
+            return Self::begin(storage, header, JournalFile::Stale(file));
         };
         let same = Header {
             data: contents.header.data,
@@ -123,7 +127,7 @@ impl<S: Storage> Journal<S> {
         };
         if contents.header != same || storage.size(&data)? != header.size {
             storage.remove(&data_name)?;
-            return Self::begin(storage, header, Log::Stale(file));
+            return Self::begin(storage, header, JournalFile::Stale(file));
         }
         let block_log2 = header.block_log2;
         let Contents {
@@ -143,14 +147,14 @@ impl<S: Storage> Journal<S> {
         // rely on both.
         storage.sync_data(&file)?;
         storage.sync_dir()?;
-        let mut open = OpenLog {
+        let mut open = OpenJournalFile {
             file,
             end: valid_bytes,
             encoder,
             tree,
         };
-        let proven = prove(&storage, &data, &header, &open.tree, &noted)?;
-        if proven.held() > 0 {
+        let proven = verify_noted(&storage, &data, &header, &open.tree, &noted)?;
+        if proven.subtree_count() > 0 {
             // Blocks that cannot be recorded are not valid the next time either. They are cleared,
             // and travel again.
             let _ = open.record(&storage, &names, &header, &proven);
@@ -162,7 +166,7 @@ impl<S: Storage> Journal<S> {
                     block_log2,
                     ..header
                 };
-                let open = open.in_other_blocks(&storage, &names, &header)?;
+                let open = open.with_block_size(&storage, &names, &header)?;
                 (header, open)
             }
         };
@@ -180,14 +184,17 @@ impl<S: Storage> Journal<S> {
         if cleared < header.size {
             storage.clear(&data, cleared, header.size)?;
         }
-        Ok((Self::new(storage, header, data, Log::Open(open)), resume))
+        Ok((
+            Self::new(storage, header, data, JournalFile::Open(open)),
+            resume,
+        ))
     }
 
-    fn new(storage: S, header: Header, data: S::File, log: Log<S::File>) -> Self {
+    fn new(storage: S, header: Header, data: S::File, log: JournalFile<S::File>) -> Self {
         // The lock shows a search for leftovers that the file is in use.
         let _ = storage.lock(&data);
         let target = OsStr::from_bytes(&header.target).to_owned();
-        let names = Names::of(&target, &header.identity);
+        let names = JournalNames::new(&target, &header.identity);
         Self {
             data_name: names.data(&header.data),
             names,
@@ -195,15 +202,15 @@ impl<S: Storage> Journal<S> {
             target,
             is_contested: false,
             data,
-            pace: Mutex::new(Pace {
+            pace: Mutex::new(RecordingState {
                 policy: FlushPolicy::default(),
                 notes: Notes::default(),
                 batch: header.tree(),
                 flushing: None,
-                recording: !matches!(log, Log::Off),
+                recording: !matches!(log, JournalFile::Off),
             }),
             syncing: Mutex::new(()),
-            disk: Mutex::new(Disk {
+            disk: Mutex::new(DiskState {
                 log,
                 data_lost: None,
                 data_gone: false,
@@ -216,7 +223,7 @@ impl<S: Storage> Journal<S> {
 
 /// Returns the noted blocks that are complete and on disk. As a note promises nothing, they are
 /// synced, read back and hashed. They are at most what was written between two flushes.
-fn prove<S: Storage>(
+fn verify_noted<S: Storage>(
     storage: &S,
     data: &S::File,
     header: &Header,

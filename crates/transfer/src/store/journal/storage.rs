@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::descriptors::with_descriptor;
 use crate::store::TEMP_PREFIX;
-use crate::store::confine::{Dir, Kind, cannot_sync, kind_of};
+use crate::store::confine::{Dir, NodeKind, cannot_sync, kind_of};
 use crate::store::durability;
 
 /// Zeros to write if a file system cannot punch holes.
@@ -21,7 +21,7 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// Result of looking up a file by its name.
 #[derive(Debug)]
-pub enum Found<F> {
+pub enum FoundFile<F> {
     /// The file does not exist.
     Missing,
     /// An entry exists that must not be used: it is not a regular file, belongs to another user, or
@@ -33,7 +33,7 @@ pub enum Found<F> {
 
 /// Identifies the file that has a name, to detect that another one has it later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedFile {
     /// Inode number (`st_ino`, stat(2)).
     pub inode: u64,
     /// Size in bytes.
@@ -49,13 +49,13 @@ pub trait Storage {
     fn create_new(&self, name: &OsStr) -> Result<Self::File, Errno>;
     /// Opens a file that this user created, and never anything else, even if another user put it
     /// there.
-    fn open_own(&self, name: &OsStr) -> Result<Found<Self::File>, Errno>;
+    fn open_own(&self, name: &OsStr) -> Result<FoundFile<Self::File>, Errno>;
     /// Takes the exclusive lock on a file while it is open. Returns false if it is taken.
     fn lock(&self, file: &Self::File) -> Result<bool, Errno>;
     /// Returns true if `name` still belongs to this very file.
     fn is_named(&self, file: &Self::File, name: &OsStr) -> Result<bool, Errno>;
     /// Returns the file that has this name, or `None` if it is no regular file.
-    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno>;
+    fn named(&self, name: &OsStr) -> Result<Option<NamedFile>, Errno>;
     /// Returns the size of a file in bytes.
     fn size(&self, file: &Self::File) -> Result<u64, Errno>;
     /// Truncates a file, or extends it with a hole.
@@ -96,26 +96,26 @@ impl Storage for DirStorage {
         with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
-    fn open_own(&self, name: &OsStr) -> Result<Found<OwnedFd>, Errno> {
+    fn open_own(&self, name: &OsStr) -> Result<FoundFile<OwnedFd>, Errno> {
         // The file type is checked before, since opening a device may have side effects, and again
         // after opening, since names change.
         match self.0.stat_name(name) {
-            Err(Errno::NOENT) => return Ok(Found::Missing),
-            stat if !self.is_own(&stat?) => return Ok(Found::Foreign),
+            Err(Errno::NOENT) => return Ok(FoundFile::Missing),
+            stat if !self.is_own(&stat?) => return Ok(FoundFile::Foreign),
             _ => {}
         }
         let flags =
             OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::empty())) {
-            Err(Errno::NOENT) => return Ok(Found::Missing),
+            Err(Errno::NOENT) => return Ok(FoundFile::Missing),
             Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => {
-                return Ok(Found::Foreign);
+                return Ok(FoundFile::Foreign);
             }
             file => file?,
         };
         Ok(match self.is_own(&fs::fstat(&file)?) {
-            true => Found::Own(file),
-            false => Found::Foreign,
+            true => FoundFile::Own(file),
+            false => FoundFile::Foreign,
         })
     }
 
@@ -135,12 +135,12 @@ impl Storage for DirStorage {
         }
     }
 
-    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno> {
+    fn named(&self, name: &OsStr) -> Result<Option<NamedFile>, Errno> {
         match self.0.stat_name(name) {
             Err(Errno::NOENT) => Ok(None),
             stat => Ok(Some(stat?)
-                .filter(|stat| kind_of(stat) == Kind::File)
-                .map(|stat| Named {
+                .filter(|stat| kind_of(stat) == NodeKind::File)
+                .map(|stat| NamedFile {
                     inode: stat.st_ino,
                     size: stat.st_size as u64,
                 })),
@@ -257,7 +257,7 @@ fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno
 impl DirStorage {
     /// Returns true if this user creates temporary files with such metadata.
     fn is_own(&self, stat: &Stat) -> bool {
-        kind_of(stat) == Kind::File
+        kind_of(stat) == NodeKind::File
             && stat.st_uid == rustix::process::geteuid().as_raw()
             && stat.st_nlink == 1
             && (!others_may_write(stat) || self.lacks_permissions())

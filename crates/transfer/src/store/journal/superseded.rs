@@ -1,7 +1,7 @@
 //! Removes the remains of a copy after another one has finished the file.
 
 use super::format::{self, MAX_JOURNAL_BYTES};
-use super::{Found, Journal, Storage};
+use super::{FoundFile, Journal, Storage};
 
 impl<S: Storage> Journal<S> {
     /// Returns true if the target's name has been given to a file of this copy's size since this
@@ -19,7 +19,7 @@ impl<S: Storage> Journal<S> {
         if !self.header.has_blocks() {
             return;
         }
-        let Ok(Found::Own(file)) = storage.open_own(&journal) else {
+        let Ok(FoundFile::Own(file)) = storage.open_own(&journal) else {
             return;
         };
         let is_idle =
@@ -36,7 +36,7 @@ impl<S: Storage> Journal<S> {
 
     fn has_synced_target(&self) -> bool {
         let storage = &self.storage;
-        let Ok(Found::Own(target)) = storage.open_own(&self.target) else {
+        let Ok(FoundFile::Own(target)) = storage.open_own(&self.target) else {
             return false;
         };
         storage.sync_all(&target).is_ok() && storage.sync_dir().is_ok()

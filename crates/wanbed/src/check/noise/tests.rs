@@ -2,13 +2,13 @@ use super::*;
 
 const MS: f64 = 1e-3;
 
-fn received(delays: impl IntoIterator<Item = f64>, spacing: f64) -> Vec<Received> {
-    let mut all: Vec<Received> = delays
+fn received(delays: impl IntoIterator<Item = f64>, spacing: f64) -> Vec<ReceivedProbe> {
+    let mut all: Vec<ReceivedProbe> = delays
         .into_iter()
         .zip(0..)
         .map(|(delay, number)| {
             let sent = f64::from(number) * spacing;
-            Received {
+            ReceivedProbe {
                 number,
                 sent: Duration::from_secs_f64(sent),
                 at: Duration::from_secs_f64(sent + delay),
@@ -24,8 +24,8 @@ fn wave(height: f64) -> impl Iterator<Item = f64> {
     (0..2_000).map(move |n| 50.0 * MS + height * (f64::from(n) / 40.0).sin())
 }
 
-fn jittered(overtakes: bool) -> Jittered {
-    Jittered {
+fn jittered(overtakes: bool) -> JitterTarget {
+    JitterTarget {
         mean: 50.0 * MS,
         deviation: MS,
         amplitude: 2.8 * MS,
@@ -44,14 +44,14 @@ fn a_deviation_and_a_mean_are_judged_by_what_luck_allows() {
         );
         found.map(|finding| finding.verdict)
     };
-    let good = Verdict::AsAsked;
+    let good = LinkVerdict::AsAsked;
     assert_eq!(verdicts(1.41 * MS, 0.0), [good, good]);
-    assert_eq!(verdicts(2.2 * MS, 0.0), [good, Verdict::Off]);
-    assert_eq!(verdicts(0.5 * MS, 0.0), [good, Verdict::Off]);
-    assert_eq!(verdicts(0.5 * MS, 2.0 * MS)[0], Verdict::Off);
+    assert_eq!(verdicts(2.2 * MS, 0.0), [good, LinkVerdict::Off]);
+    assert_eq!(verdicts(0.5 * MS, 0.0), [good, LinkVerdict::Off]);
+    assert_eq!(verdicts(0.5 * MS, 2.0 * MS)[0], LinkVerdict::Off);
     assert_eq!(
         verdicts(5.0 * MS, 0.0),
-        [Verdict::Off, Verdict::Off],
+        [LinkVerdict::Off, LinkVerdict::Off],
         "outside the bounds"
     );
 }
@@ -62,8 +62,8 @@ fn jitter_that_keeps_the_order_lets_none_be_overtaken() {
     delays[1_000] += 1.2 * MS;
     let verdict =
         |overtakes| jitter(&jittered(overtakes), &received(delays.clone(), MS))[1].verdict;
-    assert_eq!(verdict(false), Verdict::Off);
-    assert_eq!(verdict(true), Verdict::AsAsked);
+    assert_eq!(verdict(false), LinkVerdict::Off);
+    assert_eq!(verdict(true), LinkVerdict::AsAsked);
 }
 
 #[test]
@@ -82,18 +82,18 @@ fn held_packets_are_counted_and_their_lateness_is_judged() {
         });
         reorder(&spec, &received(delays, MS / 10.0)).verdict
     };
-    assert_eq!(verdict(100, 3.0 * MS), Verdict::AsAsked);
-    assert_eq!(verdict(50, 3.0 * MS), Verdict::Off);
-    assert_eq!(verdict(300, 3.0 * MS), Verdict::Off);
-    assert_eq!(verdict(100, 4.0 * MS), Verdict::Off);
+    assert_eq!(verdict(100, 3.0 * MS), LinkVerdict::AsAsked);
+    assert_eq!(verdict(50, 3.0 * MS), LinkVerdict::Off);
+    assert_eq!(verdict(300, 3.0 * MS), LinkVerdict::Off);
+    assert_eq!(verdict(100, 4.0 * MS), LinkVerdict::Off);
 }
 
 #[test]
 fn a_standing_queue_is_judged_by_the_target() {
     let finding = |standing: f64, drops: u64| {
-        let load = Load {
+        let load = LoadResult {
             delays: vec![50.0 * MS + standing; 100],
-            ..Load::default()
+            ..LoadResult::default()
         };
         let after = DirectionSnapshot {
             drops_aqm: drops,
@@ -110,15 +110,15 @@ fn a_standing_queue_is_judged_by_the_target() {
         )
         .verdict
     };
-    assert_eq!(finding(8.0 * MS, 20), Verdict::AsAsked);
-    assert_eq!(finding(40.0 * MS, 20), Verdict::Off);
-    assert_eq!(finding(40.0 * MS, 0), Verdict::Off);
+    assert_eq!(finding(8.0 * MS, 20), LinkVerdict::AsAsked);
+    assert_eq!(finding(40.0 * MS, 20), LinkVerdict::Off);
+    assert_eq!(finding(40.0 * MS, 0), LinkVerdict::Off);
     assert_eq!(
         finding(0.1 * MS, 20),
-        Verdict::Off,
+        LinkVerdict::Off,
         "it dropped what did not wait"
     );
-    assert_eq!(finding(0.1 * MS, 0), Verdict::NotMeasured);
+    assert_eq!(finding(0.1 * MS, 0), LinkVerdict::NotMeasured);
 }
 
 #[test]
@@ -129,16 +129,16 @@ fn marks_arrive_and_nothing_is_dropped() {
             drops_aqm: dropped,
             ..DirectionSnapshot::default()
         };
-        let load = Load {
+        let load = LoadResult {
             marked: arrived,
-            ..Load::default()
+            ..LoadResult::default()
         };
         marks(&DirectionSnapshot::default(), &after, &load).verdict
     };
-    assert_eq!(verdict(9, 9, 0), Verdict::AsAsked);
-    assert_eq!(verdict(9, 8, 0), Verdict::Off);
-    assert_eq!(verdict(9, 9, 1), Verdict::Off);
-    assert_eq!(verdict(0, 0, 0), Verdict::NotMeasured);
+    assert_eq!(verdict(9, 9, 0), LinkVerdict::AsAsked);
+    assert_eq!(verdict(9, 8, 0), LinkVerdict::Off);
+    assert_eq!(verdict(9, 9, 1), LinkVerdict::Off);
+    assert_eq!(verdict(0, 0, 0), LinkVerdict::NotMeasured);
 }
 
 #[test]
@@ -155,15 +155,15 @@ fn cross_traffic_is_judged_over_the_time_it_had() {
         };
         cross(&spec, 1500, Duration::from_secs(seconds), &counters).verdict
     };
-    assert_eq!(verdict(20.0, 20), Verdict::AsAsked);
-    assert_eq!(verdict(24.0, 20), Verdict::AsAsked);
-    assert_eq!(verdict(40.0, 20), Verdict::Off);
-    assert_eq!(verdict(0.0, 20), Verdict::Off);
+    assert_eq!(verdict(20.0, 20), LinkVerdict::AsAsked);
+    assert_eq!(verdict(24.0, 20), LinkVerdict::AsAsked);
+    assert_eq!(verdict(40.0, 20), LinkVerdict::Off);
+    assert_eq!(verdict(0.0, 20), LinkVerdict::Off);
 }
 
 #[test]
 fn burst_after_fall_is_distinguished_from_steady_rate() {
-    let of = Fall {
+    let of = DelayFall {
         from: Duration::from_millis(100),
         to: Duration::from_millis(10),
         rate: BitRate(12_000_000),
@@ -183,7 +183,10 @@ fn burst_after_fall_is_distinguished_from_steady_rate() {
         let sent = f64::from(n) * spacing;
         (sent + base(n)).max(0.6_f64.min(sent + 100.0 * MS)) - sent
     });
-    assert_eq!(fall(&of, &received(burst, spacing)).verdict, Verdict::Off);
+    assert_eq!(
+        fall(&of, &received(burst, spacing)).verdict,
+        LinkVerdict::Off
+    );
     let mut last = 0.0_f64;
     let spaced: Vec<f64> = (0..900)
         .map(|n| {
@@ -194,13 +197,13 @@ fn burst_after_fall_is_distinguished_from_steady_rate() {
         .collect();
     assert_eq!(
         fall(&of, &received(spaced, spacing)).verdict,
-        Verdict::AsAsked
+        LinkVerdict::AsAsked
     );
     assert_eq!(
         fall(&of, &received((0..900).map(|_| 100.0 * MS), spacing)).verdict,
-        Verdict::Off,
+        LinkVerdict::Off,
         "it never fell"
     );
-    let slow = Fall { offered: 1e6, ..of };
-    assert_eq!(fall(&slow, &[]).verdict, Verdict::NotMeasured);
+    let slow = DelayFall { offered: 1e6, ..of };
+    assert_eq!(fall(&slow, &[]).verdict, LinkVerdict::NotMeasured);
 }

@@ -42,16 +42,16 @@ fn step(at: Nanos, rate: Option<u64>, delay: Option<Nanos>) -> TraceStep {
     }
 }
 
-fn one(bytes: u32) -> Sizes {
-    Sizes {
+fn one(bytes: u32) -> SegmentSizes {
+    SegmentSizes {
         segments: 1,
         full: bytes,
         last: bytes,
     }
 }
 
-fn many(segments: u32) -> Sizes {
-    Sizes {
+fn many(segments: u32) -> SegmentSizes {
+    SegmentSizes {
         segments,
         full: 1500,
         last: 1500,
@@ -59,7 +59,7 @@ fn many(segments: u32) -> Sizes {
 }
 
 impl Bottleneck {
-    fn until(&mut self, now: Nanos) -> Vec<Passed> {
+    fn until(&mut self, now: Nanos) -> Vec<PassedSegments> {
         let mut all = Vec::new();
         self.advance(now, &mut |passed| all.push(passed));
         all
@@ -124,7 +124,7 @@ fn super_packets_leave_in_pieces_of_a_quantum() {
     let mut neck = bottleneck(Some(1_000_000_000), 0, 1_000_000, LossModel::None, vec![]);
     neck.offer(
         0,
-        Sizes {
+        SegmentSizes {
             segments: 20,
             full: 1500,
             last: 750,
@@ -156,7 +156,7 @@ fn the_queue_drops_the_tail_by_segments() {
     assert_eq!(
         neck.offer(
             4,
-            Sizes {
+            SegmentSizes {
                 segments: 3,
                 full: 1500,
                 last: 400
@@ -228,12 +228,12 @@ fn lost_segments_use_the_wire() {
     let passed = neck.until(10_000 * MS);
     let lost: u32 = passed
         .iter()
-        .filter(|p| p.fate == Fate::Lost)
+        .filter(|p| p.fate == SegmentFate::Lost)
         .map(|p| p.count)
         .sum();
     let kept: u32 = passed
         .iter()
-        .filter(|p| p.fate != Fate::Lost)
+        .filter(|p| p.fate != SegmentFate::Lost)
         .map(|p| p.count)
         .sum();
     assert_eq!(lost + kept, 3_000);
@@ -329,7 +329,7 @@ proptest! {
             }
             left.extend(plain.until(now));
             seen.extend(watched.until(now));
-            let sizes = Sizes { segments, full: 1_500, last };
+            let sizes = SegmentSizes { segments, full: 1_500, last };
             prop_assert_eq!(plain.offer(packet as u64, sizes, false),
                 watched.offer(packet as u64, sizes, false));
         }

@@ -17,7 +17,7 @@ struct Plain {
     marked: u32,
 }
 
-impl Queue for Plain {
+impl CodelQueue for Plain {
     type Segment = Nanos;
     fn take(&mut self) -> Option<Nanos> {
         self.waiting.pop_front()

@@ -1,12 +1,12 @@
 use etherparse::{Ipv4Header, NetSlice, SlicedPacket, TransportSlice};
 use proptest::prelude::*;
 
-use super::super::samples::{PLAIN, Sample};
+use super::super::samples::{PLAIN, PacketSample};
 use super::super::virtio::{FLAG_NEEDS_CHECKSUM, GSO_TCPV4};
 use super::*;
 
 /// Returns an assembled piece, with the checksum completed as by a network card.
-fn finished(piece: &Piece<'_>) -> Vec<u8> {
+fn finished(piece: &PacketPiece<'_>) -> Vec<u8> {
     let mut packet = [piece.headers, piece.body].concat();
     if piece.virtio.flags & FLAG_NEEDS_CHECKSUM != 0 {
         let start = usize::from(piece.virtio.checksum_start);
@@ -26,7 +26,7 @@ fn finished(piece: &Piece<'_>) -> Vec<u8> {
 }
 
 /// Checks the headers of a packet with an independent parser.
-fn check(sample: &Sample, packet: &[u8]) {
+fn check(sample: &PacketSample, packet: &[u8]) {
     let parsed = SlicedPacket::from_ip(packet).unwrap();
     let transport = parsed.transport.unwrap();
     match parsed.net.unwrap() {
@@ -73,16 +73,16 @@ fn check(sample: &Sample, packet: &[u8]) {
 }
 
 /// Cuts the sample into runs of the given lengths, repeatedly, and checks each piece and their sum.
-fn cut_and_check(sample: &Sample, runs: &[u32]) {
+fn cut_and_check(sample: &PacketSample, runs: &[u32]) {
     let (virtio, packet) = sample.packet();
-    let layout = Layout::of(&virtio, &packet).unwrap();
+    let layout = Layout::parse(&virtio, &packet).unwrap();
     let segments = layout.sizes().segments;
     assert_eq!(
         segments as usize,
         sample.payload.div_ceil(usize::from(sample.gso_size)).max(1)
     );
     let (mut first, mut joined) = (0, Vec::new());
-    let mut room = [0; LONGEST_HEADERS];
+    let mut room = [0; MAX_HEADER_BYTES];
     for run in runs.iter().cycle() {
         if first == segments {
             break;
@@ -127,7 +127,13 @@ fn ecn(packet: &[u8]) -> u8 {
     }
 }
 
-fn check_fields(sample: &Sample, piece: &Piece<'_>, sent: &[u8], first: u32, last: bool) {
+fn check_fields(
+    sample: &PacketSample,
+    piece: &PacketPiece<'_>,
+    sent: &[u8],
+    first: u32,
+    last: bool,
+) {
     let skipped = first * u32::from(sample.gso_size);
     if !sample.v6 {
         let id = u16::from_be_bytes([sent[4], sent[5]]);
@@ -151,7 +157,7 @@ fn check_fields(sample: &Sample, piece: &Piece<'_>, sent: &[u8], first: u32, las
     }
 }
 
-fn samples() -> impl Strategy<Value = Sample> {
+fn samples() -> impl Strategy<Value = PacketSample> {
     let shape = (
         any::<bool>(),
         any::<bool>(),
@@ -169,7 +175,7 @@ fn samples() -> impl Strategy<Value = Sample> {
     (shape, header, 0_usize..60_000).prop_map(|(shape, header, payload)| {
         let (v6, udp, options, ip_options, gso_size) = shape;
         let (sequence, id, fin, psh, cwr) = header;
-        Sample {
+        PacketSample {
             v6,
             udp,
             options,
@@ -193,21 +199,21 @@ proptest! {
         runs in prop::collection::vec(1_u32..50, 1..5)) {
         // A packet of very many segments tests no more than one of many.
         let gso_size = sample.gso_size.max((sample.payload / 200) as u16 + 1);
-        cut_and_check(&Sample { gso_size, ..sample }, &runs);
+        cut_and_check(&PacketSample { gso_size, ..sample }, &runs);
     }
 }
 
 #[test]
 fn uncut_packet_is_unchanged() {
-    let sample = Sample {
+    let sample = PacketSample {
         fin: true,
         psh: true,
         cwr: true,
-        ..Sample::segments(44)
+        ..PacketSample::segments(44)
     };
     let (virtio, packet) = sample.packet();
-    let layout = Layout::of(&virtio, &packet).unwrap();
-    let mut room = [0; LONGEST_HEADERS];
+    let layout = Layout::parse(&virtio, &packet).unwrap();
+    let mut room = [0; MAX_HEADER_BYTES];
     let piece = piece(&layout, &packet, 0, 44, false, &mut room);
     assert_eq!((piece.headers, piece.body.len()), (packet.as_slice(), 0));
     assert_eq!(piece.virtio.gso_type, GSO_TCPV4 | GSO_ECN);
@@ -218,23 +224,23 @@ fn uncut_packet_is_unchanged() {
 fn a_mark_changes_nothing_but_the_mark() {
     for sample in [
         PLAIN,
-        Sample {
+        PacketSample {
             ip_options: 3,
             ..PLAIN
         },
-        Sample { v6: true, ..PLAIN },
-        Sample {
+        PacketSample { v6: true, ..PLAIN },
+        PacketSample {
             udp: true,
-            ..Sample::segments(3)
+            ..PacketSample::segments(3)
         },
-        Sample::segments(44),
+        PacketSample::segments(44),
     ] {
         let (virtio, mut packet) = sample.packet();
         packet[1] |= if sample.v6 { 2 << 4 } else { 2 };
-        let layout = Layout::of(&virtio, &packet).unwrap();
+        let layout = Layout::parse(&virtio, &packet).unwrap();
         assert!(layout.markable);
         let segments = layout.sizes().segments;
-        let mut room = [0; LONGEST_HEADERS];
+        let mut room = [0; MAX_HEADER_BYTES];
         let piece = piece(&layout, &packet, 0, segments, true, &mut room);
         let mut sent = [piece.headers, piece.body].concat();
         assert_eq!((piece.virtio, ecn(&sent)), (layout.virtio, 3));
@@ -247,24 +253,24 @@ fn a_mark_changes_nothing_but_the_mark() {
         assert!(sent == packet, "{sample:?}");
     }
     let (virtio, packet) = PLAIN.packet();
-    assert!(!Layout::of(&virtio, &packet).unwrap().markable);
+    assert!(!Layout::parse(&virtio, &packet).unwrap().markable);
 }
 
 #[test]
 fn ten_segments_are_cut_into_three_one_and_six() {
     // Ten segments at sequence number 2^32 - 100, cut into 3, 1 and 6.
-    let sample = Sample {
+    let sample = PacketSample {
         sequence: u32::MAX - 99,
         id: u16::MAX,
         fin: true,
         psh: true,
         cwr: true,
-        ..Sample::segments(10)
+        ..PacketSample::segments(10)
     };
     cut_and_check(&sample, &[3, 1, 6]);
     let (virtio, packet) = sample.packet();
-    let layout = Layout::of(&virtio, &packet).unwrap();
-    let mut room = [0; LONGEST_HEADERS];
+    let layout = Layout::parse(&virtio, &packet).unwrap();
+    let mut room = [0; MAX_HEADER_BYTES];
     let middle = piece(&layout, &packet, 3, 1, false, &mut room);
     assert_eq!(middle.headers[2..4], 1500_u16.to_be_bytes());
     assert_eq!(middle.headers[4..6], 2_u16.to_be_bytes());
@@ -276,8 +282,8 @@ fn ten_segments_are_cut_into_three_one_and_six() {
 #[test]
 fn a_super_packet_of_one_segment_is_a_packet() {
     for payload in [0, 1, 1448] {
-        let (virtio, packet) = Sample { payload, ..PLAIN }.packet();
-        let layout = Layout::of(&virtio, &packet).unwrap();
+        let (virtio, packet) = PacketSample { payload, ..PLAIN }.packet();
+        let layout = Layout::parse(&virtio, &packet).unwrap();
         assert_eq!(layout.super_packet, None);
         assert_eq!(
             (layout.virtio.gso_type, layout.virtio.gso_size),
@@ -288,9 +294,9 @@ fn a_super_packet_of_one_segment_is_a_packet() {
 
 #[test]
 fn ipv6_extension_headers_come_along() {
-    let sample = Sample {
+    let sample = PacketSample {
         v6: true,
-        ..Sample::segments(4)
+        ..PacketSample::segments(4)
     };
     let (virtio, plain) = sample.packet();
     // 8 bytes of hop-by-hop options that are all padding.
@@ -300,8 +306,8 @@ fn ipv6_extension_headers_come_along() {
     packet[6] = 0;
     let len = (packet.len() - 40) as u16;
     packet[4..6].copy_from_slice(&len.to_be_bytes());
-    let layout = Layout::of(&virtio, &packet).unwrap();
-    let mut room = [0; LONGEST_HEADERS];
+    let layout = Layout::parse(&virtio, &packet).unwrap();
+    let mut room = [0; MAX_HEADER_BYTES];
     let piece = piece(&layout, &packet, 1, 2, false, &mut room);
     assert_eq!(piece.virtio.checksum_start, 48);
     let sent = finished(&piece);
@@ -311,12 +317,12 @@ fn ipv6_extension_headers_come_along() {
 
 #[test]
 fn contradictions_are_refused() {
-    let (virtio, packet) = Sample::segments(4).packet();
-    assert!(Layout::of(&virtio, &packet).is_ok());
+    let (virtio, packet) = PacketSample::segments(4).packet();
+    assert!(Layout::parse(&virtio, &packet).is_ok());
     let bad = |change: fn(&mut VirtioHeader, &mut Vec<u8>)| {
         let (mut virtio, mut packet) = (virtio, packet.clone());
         change(&mut virtio, &mut packet);
-        assert!(Layout::of(&virtio, &packet).is_err(), "{virtio:?}");
+        assert!(Layout::parse(&virtio, &packet).is_err(), "{virtio:?}");
     };
     bad(|_, packet| packet.clear());
     bad(|_, packet| packet.truncate(19));

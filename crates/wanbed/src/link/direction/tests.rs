@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::samples::{PLAIN, Sample};
+use super::super::samples::{PLAIN, PacketSample};
 use super::super::virtio::{FLAG_NEEDS_CHECKSUM, GSO_TCPV4};
 use super::*;
 use crate::spec::LossModel;
@@ -121,7 +121,7 @@ fn dense_streams_are_batched_and_sparse_ones_are_not() {
 #[test]
 fn segments_are_counted_as_packets_of_the_wire() {
     let mut direction = direction(Some(1_000_000_000), 0, 1_000_000, LossModel::None);
-    let (virtio, packet) = Sample::segments(40).packet();
+    let (virtio, packet) = PacketSample::segments(40).packet();
     direction.put(0, &virtio, &packet);
     let each: Vec<_> = (0..11)
         .map(|step| direction.get(step * 50_000).len())
@@ -141,7 +141,7 @@ fn segments_are_counted_as_packets_of_the_wire() {
 #[test]
 fn pieces_of_one_packet_that_are_due_together_go_together() {
     let mut direction = direction(Some(1_000_000_000), 0, 1_000_000, LossModel::None);
-    let (virtio, packet) = Sample::segments(40).packet();
+    let (virtio, packet) = PacketSample::segments(40).packet();
     direction.put(0, &virtio, &packet);
     direction.put(0, &virtio, &packet);
     let lens: Vec<_> = direction
@@ -159,7 +159,7 @@ fn pieces_of_one_packet_that_are_due_together_go_together() {
 #[test]
 fn packets_above_the_mtu_are_dropped_and_counted() {
     let mut direction = direction(None, 0, 0, LossModel::None);
-    let (virtio, packet) = Sample {
+    let (virtio, packet) = PacketSample {
         payload: 14_490,
         gso_size: 1449,
         ..PLAIN
@@ -187,9 +187,9 @@ fn same_seed_loses_same_segments_for_any_grouping() {
         let mut missing: Vec<u32> = (0..1200).collect();
         for round in 0..1200 / group {
             let sequence = (round * group * 1448) as u32;
-            let (virtio, packet) = Sample {
+            let (virtio, packet) = PacketSample {
                 sequence,
-                ..Sample::segments(group)
+                ..PacketSample::segments(group)
             }
             .packet();
             direction.put(round as Nanos * gap, &virtio, &packet);
@@ -223,7 +223,7 @@ fn arrived(packet: &[u8], missing: &mut Vec<u32>) {
 fn a_full_memory_drops_and_counts_and_recovers() {
     // Unlimited rate and a delay of 2 ms: memory for 10 Gbit/s, 2.5 MB and slack, filled at once.
     let mut direction = direction(None, 2 * MS, 0, LossModel::None);
-    let (virtio, packet) = Sample::segments(44).packet();
+    let (virtio, packet) = PacketSample::segments(44).packet();
     for _ in 0..400 {
         direction.put(0, &virtio, &packet);
     }
@@ -239,7 +239,7 @@ fn a_full_memory_drops_and_counts_and_recovers() {
 #[test]
 fn refused_writes_are_counted_and_pass() {
     let mut direction = direction(None, 0, 0, LossModel::None);
-    let (virtio, packet) = Sample::segments(3).packet();
+    let (virtio, packet) = PacketSample::segments(3).packet();
     direction.put(0, &virtio, &packet);
     direction.advance(0);
     assert!(direction.deliver(0, |_| false));
@@ -310,7 +310,7 @@ fn hostile() -> impl Strategy<Value = (VirtioHeader, Vec<u8>)> {
         0_usize..4_100,
     );
     let mended = (sample, changes).prop_map(|((payload, v6, udp, cwr, cut), changes)| {
-        let (virtio, mut packet) = Sample {
+        let (virtio, mut packet) = PacketSample {
             payload,
             v6,
             udp,

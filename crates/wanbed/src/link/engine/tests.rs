@@ -5,7 +5,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::super::TunPort;
-use super::super::samples::{PLAIN, Sample};
+use super::super::samples::{PLAIN, PacketSample};
 use super::super::virtio::VIRTIO_HEADER;
 use super::*;
 use crate::spec::{BitRate, DirectionSpec, LossModel};
@@ -37,7 +37,7 @@ fn link(delay: Duration) -> LinkSpec {
     }
 }
 
-fn send(node: &OwnedFd, sample: &Sample) -> Vec<u8> {
+fn send(node: &OwnedFd, sample: &PacketSample) -> Vec<u8> {
     let (virtio, packet) = sample.packet();
     write(node, &[&virtio.to_bytes(), packet.as_slice()].concat()).unwrap();
     packet

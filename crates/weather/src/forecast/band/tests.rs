@@ -32,7 +32,7 @@ fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
 }
 
 fn within(misses: (u32, u32, u32), ahead: usize) -> bool {
-    let most = TAIL_SHARE * f64::from(misses.2) + band().extra(ahead);
+    let most = TAIL_SHARE * f64::from(misses.2) + band().max_excess_misses(ahead);
     f64::from(misses.0) <= most && f64::from(misses.1) <= most
 }
 
@@ -84,7 +84,7 @@ fn an_adversary_who_sees_the_band_keeps_the_bound() {
             missed += f64::from(u8::from(value < issued.lower || value > issued.upper));
             band.update(14.0, issued, value);
         }
-        let most = TAIL_SHARE * 5000.0 + band.extra(1);
+        let most = TAIL_SHARE * 5000.0 + band.max_excess_misses(1);
         assert!(
             missed <= most && missed > 0.08 * 5000.0,
             "{missed} of at most {most}"

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn predicted(family: &Family, name: &str) -> f32 {
+fn predicted(family: &PredictorFamily, name: &str) -> f32 {
     let index = family
         .names()
         .iter()
@@ -13,7 +13,7 @@ fn predicted(family: &Family, name: &str) -> f32 {
 
 #[test]
 fn each_predictor_has_a_name_of_its_own() {
-    for family in [Family::full(), Family::small()] {
+    for family in [PredictorFamily::full(), PredictorFamily::small()] {
         assert_eq!(family.names().len(), family.predicted().len());
         let mut names = family.names().to_vec();
         names.sort_unstable();
@@ -24,7 +24,7 @@ fn each_predictor_has_a_name_of_its_own() {
 
 #[test]
 fn predictors_compute_what_they_are_named_for() {
-    let mut family = Family::full();
+    let mut family = PredictorFamily::full();
     for value in [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0] {
         family.update(value);
     }
@@ -38,7 +38,7 @@ fn predictors_compute_what_they_are_named_for() {
 
 #[test]
 fn an_adaptive_window_shrinks_on_drift_and_grows_when_steady() {
-    let mut family = Family::full();
+    let mut family = PredictorFamily::full();
     let mut state = 1u64;
     for _ in 0..400 {
         state = state
@@ -69,7 +69,7 @@ proptest! {
     fn predictions_stay_near_past_values(
         values in prop::collection::vec(-20.0..30.0f64, 1..300),
     ) {
-        for mut family in [Family::full(), Family::small()] {
+        for mut family in [PredictorFamily::full(), PredictorFamily::small()] {
             for &value in &values {
                 family.update(value);
             }
@@ -88,7 +88,7 @@ proptest! {
 
     #[test]
     fn all_predictors_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
-        let mut family = Family::full();
+        let mut family = PredictorFamily::full();
         (0..count).for_each(|_| family.update(value));
         prop_assert!(
             family.predicted().iter().all(|predicted| (f64::from(*predicted) - value).abs() < 1e-4)

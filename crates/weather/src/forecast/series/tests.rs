@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SECOND: Moment = 1_000_000;
+const SECOND: MomentMicros = 1_000_000;
 
-fn sample() -> impl Strategy<Value = Sample> {
+fn sample() -> impl Strategy<Value = SeriesSample> {
     let value = prop_oneof![
         any::<f64>(),
         0.0..=1.0_f64,
@@ -12,14 +12,14 @@ fn sample() -> impl Strategy<Value = Sample> {
         Just(0.0),
         Just(1e13)
     ];
-    let at = prop_oneof![any::<Moment>(), -100 * SECOND..100 * SECOND];
+    let at = prop_oneof![any::<MomentMicros>(), -100 * SECOND..100 * SECOND];
     (at, value, any::<bool>()).prop_map(|(at, value, exact)| match exact {
-        true => Sample::exact(at, value),
-        false => Sample::at_least(at, value),
+        true => SeriesSample::exact(at, value),
+        false => SeriesSample::at_least(at, value),
     })
 }
 
-fn sound(quantity: Quantity, forecast: Forecast) -> Result<(), TestCaseError> {
+fn sound(quantity: ForecastQuantity, forecast: SeriesForecast) -> Result<(), TestCaseError> {
     let Quantiles { p10, p50, p90 } = forecast.quantiles;
     let (least, most) = quantity.range();
     prop_assert!(p10 <= p50 && p50 <= p90, "{forecast:?}");
@@ -32,8 +32,8 @@ proptest! {
     fn forecasts_are_always_ordered_finite_and_in_range(
         samples in prop::collection::vec(sample(), 0..200),
     ) {
-        for quantity in Quantity::ALL {
-            for detail in [Detail::Full, Detail::Compact] {
+        for quantity in ForecastQuantity::ALL {
+            for detail in [SeriesDetail::Full, SeriesDetail::Compact] {
                 let mut series = Series::new(quantity, detail);
                 for &sample in &samples {
                     let before = series.clone();
@@ -44,7 +44,7 @@ proptest! {
                             prop_assert_eq!(series.forecast(), before.forecast());
                         }
                     }
-                    for moment in [Moment::MIN, 0, 50 * SECOND, Moment::MAX] {
+                    for moment in [MomentMicros::MIN, 0, 50 * SECOND, MomentMicros::MAX] {
                         if let Some(forecast) = series.forecast_at(moment) {
                             sound(quantity, forecast)?;
                         }
@@ -64,15 +64,15 @@ proptest! {
     fn the_mixture_keeps_the_bound_over_any_values(
         values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40),
     ) {
-        let mut series = Series::new(Quantity::Rate, Detail::Full);
+        let mut series = Series::new(ForecastQuantity::Rate, SeriesDetail::Full);
         let experts = series.family.predicted().len();
         let (mut suffered, mut losses, mut steps) = (0.0, vec![0.0; experts], 0);
         let values = values.into_iter().flat_map(|(value, times)| vec![value; times]);
         for (at, value) in values.enumerate() {
             if at > 0 {
-                let Next { centre, counted, forecast } = series.next;
+                let NextPrediction { centre, counted, forecast } = series.next;
                 let near = |place: f64| place.clamp(centre - counted, centre + counted);
-                let came = near(Quantity::Rate.to_scale(value));
+                let came = near(ForecastQuantity::Rate.to_scale(value));
                 let loss = |predicted: f64| (came - near(predicted)).abs() / (2.0 * counted);
                 suffered += loss(forecast);
                 for (sum, predicted) in losses.iter_mut().zip(series.family.predicted()) {
@@ -80,7 +80,7 @@ proptest! {
                 }
                 steps += 1;
             }
-            series.observe(Sample::exact(at as Moment * SECOND, value)).unwrap();
+            series.observe(SeriesSample::exact(at as MomentMicros * SECOND, value)).unwrap();
         }
         let best = losses.into_iter().fold(f64::INFINITY, f64::min);
         let bound = series.mixture.regret_bound(steps, 0);
@@ -91,28 +91,28 @@ proptest! {
     fn the_band_misses_no_more_than_its_bound(
         values in prop::collection::vec((0.0..=1e13_f64, 1usize..40), 1..60),
     ) {
-        let mut series = Series::new(Quantity::Rate, Detail::Compact);
+        let mut series = Series::new(ForecastQuantity::Rate, SeriesDetail::Compact);
         let (mut below, mut above, mut count) = (0.0, 0.0, 0.0);
         let values = values.into_iter().flat_map(|(value, times)| vec![value; times]);
         for (at, value) in values.enumerate() {
-            if let Some(issued) = series.horizons[0].due() {
-                let value = Quantity::Rate.to_scale(value);
+            if let Some(issued) = series.horizons[0].due_forecast() {
+                let value = ForecastQuantity::Rate.to_scale(value);
                 below += f64::from(u8::from(value < issued.tails.lower));
                 above += f64::from(u8::from(value > issued.tails.upper));
                 count += 1.0;
             }
-            series.observe(Sample::exact(at as Moment * SECOND, value)).unwrap();
+            series.observe(SeriesSample::exact(at as MomentMicros * SECOND, value)).unwrap();
         }
-        let most = 0.1 * count + series.horizons[0].band.extra(1);
+        let most = 0.1 * count + series.horizons[0].band.max_excess_misses(1);
         prop_assert!(below <= most && above <= most, "{below} {above} of {count}");
     }
 }
 
-fn fed(detail: Detail, values: impl Iterator<Item = f64>) -> Series {
-    let mut series = Series::new(Quantity::Rate, detail);
+fn fed(detail: SeriesDetail, values: impl Iterator<Item = f64>) -> Series {
+    let mut series = Series::new(ForecastQuantity::Rate, detail);
     for (at, value) in values.enumerate() {
         series
-            .observe(Sample::exact(at as Moment * SECOND, value))
+            .observe(SeriesSample::exact(at as MomentMicros * SECOND, value))
             .unwrap();
     }
     series
@@ -120,7 +120,7 @@ fn fed(detail: Detail, values: impl Iterator<Item = f64>) -> Series {
 
 #[test]
 fn a_steady_rate_is_known_after_few_samples() {
-    for detail in [Detail::Full, Detail::Compact] {
+    for detail in [SeriesDetail::Full, SeriesDetail::Compact] {
         let forecast = fed(detail, std::iter::repeat_n(1e8, 200))
             .forecast()
             .unwrap();
@@ -135,7 +135,11 @@ fn a_steady_rate_is_known_after_few_samples() {
 #[test]
 fn a_step_is_followed_within_a_few_samples() {
     let values = std::iter::repeat_n(1e8, 300).chain(std::iter::repeat_n(1e7, 5));
-    let p50 = fed(Detail::Full, values).forecast().unwrap().quantiles.p50;
+    let p50 = fed(SeriesDetail::Full, values)
+        .forecast()
+        .unwrap()
+        .quantiles
+        .p50;
     assert!((0.8e7..1.5e7).contains(&p50), "{p50}");
 }
 
@@ -143,7 +147,7 @@ fn a_step_is_followed_within_a_few_samples() {
 fn one_outlier_hardly_moves_the_forecast() {
     let noise = (0..300u32)
         .map(|step| 1e8 * (1.0 + 0.1 * f64::from(step.wrapping_mul(2_654_435_761) >> 24) / 256.0));
-    let p50 = fed(Detail::Full, noise.chain([1e6]))
+    let p50 = fed(SeriesDetail::Full, noise.chain([1e6]))
         .forecast()
         .unwrap()
         .quantiles
@@ -154,17 +158,17 @@ fn one_outlier_hardly_moves_the_forecast() {
 
 #[test]
 fn a_lower_bound_lifts_a_forecast_and_never_lowers_it() {
-    let mut series = fed(Detail::Full, std::iter::repeat_n(1e8, 100));
+    let mut series = fed(SeriesDetail::Full, std::iter::repeat_n(1e8, 100));
     for second in 100..120 {
         series
-            .observe(Sample::at_least(second * SECOND, 1e6))
+            .observe(SeriesSample::at_least(second * SECOND, 1e6))
             .unwrap();
     }
     let p50 = series.forecast().unwrap().quantiles.p50;
     assert!((p50 / 1e8 - 1.0).abs() < 1e-3, "{p50}");
     for second in 120..140 {
         series
-            .observe(Sample::at_least(second * SECOND, 5e8))
+            .observe(SeriesSample::at_least(second * SECOND, 5e8))
             .unwrap();
     }
     let p50 = series.forecast().unwrap().quantiles.p50;
@@ -178,7 +182,10 @@ fn a_lower_bound_lifts_a_forecast_and_never_lowers_it() {
 
 #[test]
 fn a_later_moment_gets_the_longer_horizon() {
-    let series = fed(Detail::Full, (0..100).map(|step| 1e8 + f64::from(step)));
+    let series = fed(
+        SeriesDetail::Full,
+        (0..100).map(|step| 1e8 + f64::from(step)),
+    );
     assert_eq!(series.newest(), Some(99 * SECOND));
     assert_eq!(series.forecast_at(100 * SECOND).unwrap().ahead, 1);
     assert_eq!(series.forecast_at(104 * SECOND).unwrap().ahead, 8);
@@ -189,7 +196,7 @@ fn a_later_moment_gets_the_longer_horizon() {
         place += f64::from(step.wrapping_mul(2_654_435_761) >> 24) / 2560.0 - 0.05;
         1e8 * f64::exp(place)
     });
-    let series = fed(Detail::Full, walk);
+    let series = fed(SeriesDetail::Full, walk);
     let width = |at| {
         let issued = series.forecast_at(at).unwrap().quantiles;
         (issued.p90 / issued.p10).ln()
@@ -199,8 +206,11 @@ fn a_later_moment_gets_the_longer_horizon() {
 
 #[test]
 fn memory_does_not_grow_and_is_small() {
-    for (detail, most) in [(Detail::Full, 8 << 10), (Detail::Compact, 3 << 10)] {
-        let new = Series::new(Quantity::Rate, detail).state_bytes();
+    for (detail, most) in [
+        (SeriesDetail::Full, 8 << 10),
+        (SeriesDetail::Compact, 3 << 10),
+    ] {
+        let new = Series::new(ForecastQuantity::Rate, detail).state_bytes();
         assert!(new <= most, "{detail:?}: {new}");
         let long = fed(detail, (0..5000).map(|step| f64::from(step % 97) * 1e6));
         assert_eq!(long.state_bytes(), new);
@@ -210,13 +220,13 @@ fn memory_does_not_grow_and_is_small() {
 #[test]
 fn weights_move_closer_after_a_gap() {
     let mut series = fed(
-        Detail::Full,
+        SeriesDetail::Full,
         (0..500).map(|step| if step % 2 == 0 { 1e8 } else { 2e8 }),
     );
     let most = |series: &Series| series.mixture.weights().iter().copied().fold(0.0, f32::max);
     let before = most(&series);
     series
-        .observe(Sample::exact(10_000 * SECOND, 1.5e8))
+        .observe(SeriesSample::exact(10_000 * SECOND, 1.5e8))
         .unwrap();
     assert!(most(&series) < 0.8 * before, "{} {before}", most(&series));
 }

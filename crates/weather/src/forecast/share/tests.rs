@@ -94,7 +94,7 @@ proptest! {
         let mut mixture = FixedShare::new(2, 2.0, 0.01);
         for (one, other, pause) in steps {
             mixture.update([one, other].into_iter());
-            mixture.pass(pause % 1000);
+            mixture.pass_steps(pause % 1000);
             let sum: f32 = mixture.weights().iter().sum();
             prop_assert!((sum - 1.0).abs() < 1e-3, "{sum}");
             prop_assert!(mixture.weights().iter().all(|weight| *weight >= 0.004));

@@ -8,7 +8,7 @@ const TRANSFER: Transfer = Transfer {
     streams: 4,
 };
 
-fn mesh(depots: u32) -> Map {
+fn mesh(depots: u32) -> RouteMap {
     let count = depots + 2;
     let mut hops = Vec::new();
     for a in 0..count {
@@ -31,14 +31,14 @@ fn mesh(depots: u32) -> Map {
 fn with_six_depots_nothing_is_left_out() {
     let map = mesh(6);
     let (from, to) = (NodeId(0), NodeId(7));
-    let mut found: Vec<Via> = candidates(
+    let mut found: Vec<RouteDepots> = find_candidates(
         &map,
-        &mut Scratch::default(),
+        &mut SearchScratch::default(),
         from,
         to,
         &TRANSFER,
         f64::INFINITY,
-        &Bounds::default(),
+        &SearchBounds::default(),
     )
     .iter()
     .map(|candidate| candidate.via)
@@ -54,16 +54,16 @@ fn with_six_depots_nothing_is_left_out() {
 #[test]
 fn hopeless_routes_are_left_out_and_scratch_is_reusable() {
     let mut map = mesh(6);
-    let mut scratch = Scratch::default();
+    let mut scratch = SearchScratch::default();
     let (from, to) = (NodeId(0), NodeId(7));
     let below = 3.0 * (0.010 + 0.003 * 2.0 + 0.010 + 0.007 * 2.0 + 0.021);
-    let bounds = Bounds::default();
-    let few = candidates(&map, &mut scratch, from, to, &TRANSFER, below, &bounds);
+    let bounds = SearchBounds::default();
+    let few = find_candidates(&map, &mut scratch, from, to, &TRANSFER, below, &bounds);
     assert!(few.len() < 156);
     // A dead hop is in no route.
     let dead = map.hop(NodeId(3), to).unwrap();
-    map.found_dead(dead, 0.0);
-    let left = candidates(
+    map.mark_dead(dead, 0.0);
+    let left = find_candidates(
         &map,
         &mut scratch,
         from,
@@ -80,7 +80,7 @@ fn hopeless_routes_are_left_out_and_scratch_is_reusable() {
     );
     let small = mesh(1);
     assert_eq!(
-        candidates(
+        find_candidates(
             &small,
             &mut scratch,
             NodeId(0),
@@ -97,14 +97,14 @@ fn hopeless_routes_are_left_out_and_scratch_is_reusable() {
 #[test]
 fn with_more_depots_the_best_estimates_are_kept_in_order() {
     let map = mesh(20);
-    let found = candidates(
+    let found = find_candidates(
         &map,
-        &mut Scratch::default(),
+        &mut SearchScratch::default(),
         NodeId(0),
         NodeId(21),
         &TRANSFER,
         f64::INFINITY,
-        &Bounds::default(),
+        &SearchBounds::default(),
     );
     assert_eq!(found.len(), 24);
     assert!(found.is_sorted_by(|one, other| one.about <= other.about));

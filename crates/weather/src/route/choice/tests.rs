@@ -10,8 +10,8 @@ const TO: NodeId = NodeId(3);
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 
-fn request(bytes: u64) -> Request {
-    Request {
+fn request(bytes: u64) -> RouteRequest {
+    RouteRequest {
         from: FROM,
         to: TO,
         transfer: Transfer { bytes, streams: 1 },
@@ -21,13 +21,13 @@ fn request(bytes: u64) -> Request {
     }
 }
 
-fn via(depots: &[NodeId]) -> Via {
-    Via::new(depots).unwrap()
+fn via(depots: &[NodeId]) -> RouteDepots {
+    RouteDepots::new(depots).unwrap()
 }
 
 /// Returns a map in which direct is long and lossy. Over A both halves are clean; over B as well,
 /// but slightly longer.
-fn two_depots(direct: HopForecast) -> Map {
+fn two_depots(direct: HopForecast) -> RouteMap {
     map(
         vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
         &[
@@ -41,11 +41,11 @@ fn two_depots(direct: HopForecast) -> Map {
     )
 }
 
-fn choose(map: &Map, request: &Request, in_use: Option<&Via>) -> Choice {
-    Chooser::new(map, &Outcomes::default(), &Policy::default()).choose(
+fn choose(map: &RouteMap, request: &RouteRequest, in_use: Option<&RouteDepots>) -> Choice {
+    Chooser::new(map, &TransferOutcomes::default(), &Policy::default()).choose(
         request,
         in_use,
-        &Account::default(),
+        &ExplorationAccount::default(),
     )
 }
 
@@ -55,7 +55,7 @@ fn the_fastest_route_is_taken_with_direct_as_fallback() {
     let choice = choose(&map, &request(32 << 20), None);
     assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::Quickest));
     assert_eq!(choice.next.unwrap().via, via(&[B]));
-    assert_eq!(choice.fall_back, [via(&[B]), Via::DIRECT]);
+    assert_eq!(choice.fall_back, [via(&[B]), RouteDepots::DIRECT]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn small_transfers_and_those_without_gain_go_direct() {
     let choice = choose(&clean, &request(1 << 30), None);
     assert_eq!(
         (choice.via, choice.reason),
-        (Via::DIRECT, Reason::NothingBetter)
+        (RouteDepots::DIRECT, Reason::NothingBetter)
     );
     // For the case that direct fails.
     assert_eq!(choice.fall_back, [via(&[A])]);
@@ -79,7 +79,7 @@ fn small_transfers_and_those_without_gain_go_direct() {
 #[test]
 fn an_unknown_direct_route_is_kept_and_a_dead_one_left() {
     let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
-    let unknown = Map::new(
+    let unknown = RouteMap::new(
         vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
         &[(FROM, A), (A, TO), (FROM, TO)],
     );
@@ -89,10 +89,10 @@ fn an_unknown_direct_route_is_kept_and_a_dead_one_left() {
     );
     // A dead direct route is avoided, even for small transfers.
     let direct = map.hop(FROM, TO).unwrap();
-    map.found_dead(direct, 0.0);
+    map.mark_dead(direct, 0.0);
     let choice = choose(&map, &request(1000), None);
     assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::DirectDead));
-    assert_eq!(choice.fall_back.last(), Some(&Via::DIRECT));
+    assert_eq!(choice.fall_back.last(), Some(&RouteDepots::DIRECT));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn several_routes_are_used_if_bottlenecks_differ() {
     let hop = map.hop(FROM, A).unwrap();
     map.update(hop, &exact(50.0, 0.0, 390.0));
     let choice = choose(&map, &large, None);
-    let routes: Vec<Via> = choice.at_once.iter().map(|(via, _)| *via).collect();
+    let routes: Vec<RouteDepots> = choice.at_once.iter().map(|(via, _)| *via).collect();
     assert_eq!(routes, [via(&[A]), via(&[B])]);
     let shares: f64 = choice.at_once.iter().map(|(_, share)| share).sum();
     assert!((shares - 1.0).abs() < 1e-9);
@@ -171,10 +171,10 @@ fn several_routes_are_used_if_bottlenecks_differ() {
 fn a_dead_hop_is_left_at_once() {
     let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
     let hop = map.hop(FROM, A).unwrap();
-    map.found_dead(hop, 0.0);
+    map.mark_dead(hop, 0.0);
     let choice = choose(&map, &request(32 << 20), Some(&via(&[A])));
     assert!(!choice.via.is_direct());
-    let begins = |via: &Via| via.hops(FROM, TO).next() == Some((FROM, A));
+    let begins = |via: &RouteDepots| via.hops(FROM, TO).next() == Some((FROM, A));
     assert!(
         !choice.at_once.iter().any(|(via, _)| begins(via)) && !choice.fall_back.iter().any(begins)
     );
@@ -183,24 +183,26 @@ fn a_dead_hop_is_left_at_once() {
 #[test]
 fn a_route_that_turns_out_slow_is_left_during_a_transfer() {
     let map = two_depots(exact(100.0, 0.0, 400.0));
-    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let (outcomes, policy) = (TransferOutcomes::default(), Policy::default());
     let mut chooser = Chooser::new(&map, &outcomes, &policy);
     let left = request(1 << 30);
     assert!(
         chooser
-            .choose(&left, None, &Account::default())
+            .choose(&left, None, &ExplorationAccount::default())
             .via
             .is_direct()
     );
-    chooser.slowed = Some((Via::DIRECT, 10.0));
+    chooser.slowed = Some((RouteDepots::DIRECT, 10.0));
     assert_eq!(
-        chooser.choose(&left, None, &Account::default()).via,
+        chooser
+            .choose(&left, None, &ExplorationAccount::default())
+            .via,
         via(&[A])
     );
     chooser.slowed = Some((via(&[A]), 10.0));
     assert!(
         !chooser
-            .choose(&left, Some(&via(&[A])), &Account::default())
+            .choose(&left, Some(&via(&[A])), &ExplorationAccount::default())
             .via
             .passes(A)
     );
@@ -229,7 +231,7 @@ fn forecasts() -> impl Strategy<Value = HopForecast> {
 }
 
 /// Generates full meshes of six nodes, all of them depots, for transfers from 0 to 5.
-fn meshes() -> impl Strategy<Value = Map> {
+fn meshes() -> impl Strategy<Value = RouteMap> {
     prop::collection::vec(forecasts(), 15).prop_map(|known| {
         let pairs = (0..6u32).flat_map(|a| (a + 1..6).map(move |b| (a, b)));
         let hops: Vec<_> = pairs
@@ -253,13 +255,13 @@ proptest! {
         streams in 1u16..32,
     ) {
         let request =
-            Request { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };
+            RouteRequest { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };
         let policy = Policy::default();
         let choice = choose(&map, &request, None);
         let direct = choice.direct.unwrap();
         prop_assert!(
             choice.at_once.iter().any(|(via, _)| via.is_direct())
-                || choice.fall_back.last() == Some(&Via::DIRECT)
+                || choice.fall_back.last() == Some(&RouteDepots::DIRECT)
         );
         prop_assert!(choice.at_once[0].0 == choice.via);
         prop_assert!(bytes > policy.small || choice.via.is_direct());
@@ -270,7 +272,7 @@ proptest! {
         }
         if bytes > policy.small {
             let rank =
-                |time: f64, via: &Via| time * (1.0 + policy.tolerance).powi(via.len() as i32);
+                |time: f64, via: &RouteDepots| time * (1.0 + policy.tolerance).powi(via.len() as i32);
             let took = rank(choice.expected.unwrap().time.p50, &choice.via);
             for via in all_routes(&map, FROM, NodeId(5)) {
                 let other = map.expected(FROM, &via, NodeId(5), &request.transfer, 0.0).unwrap();
@@ -286,15 +288,15 @@ proptest! {
         sizes in prop::collection::vec((1u64..1 << 31, any::<bool>(), any::<u64>()), 1..40),
     ) {
         let policy = Policy::default();
-        let outcomes = Outcomes::default();
-        let mut account = Account::default();
+        let outcomes = TransferOutcomes::default();
+        let mut account = ExplorationAccount::default();
         for (bytes, urgent, seed) in sizes {
-            let request = Request { to: NodeId(5), urgent, seed, now: 1000.0, ..request(bytes) };
+            let request = RouteRequest { to: NodeId(5), urgent, seed, now: 1000.0, ..request(bytes) };
             let choice = Chooser::new(&map, &outcomes, &policy).choose(&request, None, &account);
             let explored = choice.explore.map_or(0, |(_, bytes)| bytes);
             prop_assert!(explored == 0 || (!urgent && bytes >= policy.bulk));
             prop_assert!(explored as f64 <= bytes as f64 * policy.exploration);
-            account.book(bytes, policy.bulk, explored);
+            account.record(bytes, policy.bulk, explored);
             prop_assert!(account.explored as f64 <= account.bulk as f64 * policy.exploration);
         }
     }

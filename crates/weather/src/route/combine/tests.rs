@@ -6,14 +6,14 @@ use super::*;
 
 fn quantities() -> impl Strategy<Value = Quantiles> {
     (0.01..100.0f64, 0.0..0.8f64, 0.0..1.5f64)
-        .prop_map(|(median, below, above)| about(median, below, above))
+        .prop_map(|(median, below, above)| around_median(median, below, above))
 }
 
 /// Generates quantities that vary by more than the precision of quantiles (a thousandth), so that
 /// the share below a quantile is meaningful.
 fn varying() -> impl Strategy<Value = Quantiles> {
     (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64)
-        .prop_map(|(median, below, above)| about(median, below, above))
+        .prop_map(|(median, below, above)| around_median(median, below, above))
 }
 
 /// Returns the shares of many draws of the maximum, or the sum, below each computed quantile.
@@ -24,7 +24,7 @@ fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) 
     for _ in 0..DRAWS {
         let draw = parts
             .iter()
-            .map(|part| at(part, random.random_range(1e-6..1.0 - 1e-6)));
+            .map(|part| quantile_at(part, random.random_range(1e-6..1.0 - 1e-6)));
         let value = draw.fold(0.0, fold);
         for (count, limit) in below
             .iter_mut()
@@ -42,17 +42,17 @@ fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) 
 
 #[test]
 fn the_maximum_of_alike_parts_exceeds_each() {
-    let one = about(10.0, 0.2, 0.4);
-    let of_four = greatest(&[one; 4]);
+    let one = around_median(10.0, 0.2, 0.4);
+    let of_four = maximum(&[one; 4]);
     assert!(
-        of_four.p50 > at(&one, 0.8) && of_four.p50 < at(&one, 0.86),
+        of_four.p50 > quantile_at(&one, 0.8) && of_four.p50 < quantile_at(&one, 0.86),
         "{of_four:?}"
     );
     assert_eq!(
-        greatest(&[one]),
+        maximum(&[one]),
         Quantiles {
             p50: 10.0,
-            ..greatest(&[one])
+            ..maximum(&[one])
         }
     );
 }
@@ -60,7 +60,7 @@ fn the_maximum_of_alike_parts_exceeds_each() {
 #[test]
 fn exact_quantities_stay_exact() {
     let known = [Quantiles::exactly(2.0), Quantiles::exactly(5.0)];
-    assert_eq!(greatest(&known), Quantiles::exactly(5.0));
+    assert_eq!(maximum(&known), Quantiles::exactly(5.0));
     assert_eq!(sum(known), Quantiles::exactly(7.0));
 }
 
@@ -70,7 +70,7 @@ proptest! {
     /// The computed quantiles of a maximum match the shares of draws.
     #[test]
     fn quantiles_of_a_maximum_match_draws(parts in prop::collection::vec(varying(), 1..=4)) {
-        let [low, middle, high] = shares(&parts, &greatest(&parts), f64::max);
+        let [low, middle, high] = shares(&parts, &maximum(&parts), f64::max);
         prop_assert!(
             (low - 0.1).abs() < 0.03 && (middle - 0.5).abs() < 0.04 && (high - 0.9).abs() < 0.03,
             "{low} {middle} {high}"
@@ -91,7 +91,7 @@ proptest! {
     fn a_maximum_is_never_below_that_of_correlated_parts(
         parts in prop::collection::vec(quantities(), 1..=4),
     ) {
-        let all = greatest(&parts);
+        let all = maximum(&parts);
         for part in &parts {
             prop_assert!(
                 all.p10 >= part.p10 * (1.0 - 1e-3)

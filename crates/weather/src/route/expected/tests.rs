@@ -1,5 +1,5 @@
 use super::*;
-use crate::route::map::{Node, Relay};
+use crate::route::map::{Node, RelayLimits};
 use crate::route::testing::{exact, map};
 
 const FROM: NodeId = NodeId(0);
@@ -10,15 +10,15 @@ fn transfer(bytes: u64, streams: u16) -> Transfer {
     Transfer { bytes, streams }
 }
 
-fn line(first: HopForecast, second: HopForecast, direct: HopForecast) -> Map {
+fn line(first: HopForecast, second: HopForecast, direct: HopForecast) -> RouteMap {
     map(
         vec![Node::END, Node::DEPOT, Node::END],
         &[(0, 1, first), (1, 2, second), (0, 2, direct)],
     )
 }
 
-fn via() -> Via {
-    Via::new(&[DEPOT]).unwrap()
+fn via() -> RouteDepots {
+    RouteDepots::new(&[DEPOT]).unwrap()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_byte_takes_three_round_trips_of_the_whole_chain() {
         exact(60.0, 0.0, 150.0),
         exact(120.0, 0.0, 150.0),
     );
-    for route in [Via::DIRECT, via()] {
+    for route in [RouteDepots::DIRECT, via()] {
         let expected = map
             .expected(FROM, &route, TO, &transfer(1, 1), 0.0)
             .unwrap();
@@ -41,13 +41,13 @@ fn a_byte_takes_three_round_trips_of_the_whole_chain() {
 fn the_dominant_limit_is_named_with_its_hop() {
     let clean = exact(60.0, 0.0, 1000.0);
     let big = transfer(4 << 30, 1);
-    let limit = |map: &Map, route: &Via, transfer: &Transfer| {
+    let limit = |map: &RouteMap, route: &RouteDepots, transfer: &Transfer| {
         map.expected(FROM, route, TO, transfer, 0.0).unwrap().limit
     };
     let lossy = line(clean, exact(60.0, 1e-3, 1000.0), clean);
     assert_eq!(
         limit(&lossy, &via(), &big),
-        Limit {
+        DominantLimit {
             kind: LimitKind::Loss,
             hop: (DEPOT, TO)
         }
@@ -55,13 +55,13 @@ fn the_dominant_limit_is_named_with_its_hop() {
     let slow = line(exact(60.0, 0.0, 10.0), clean, clean);
     assert_eq!(
         limit(&slow, &via(), &big),
-        Limit {
+        DominantLimit {
             kind: LimitKind::Rate,
             hop: (FROM, DEPOT)
         }
     );
     assert_eq!(
-        limit(&slow, &Via::DIRECT, &transfer(4 << 20, 1)).kind,
+        limit(&slow, &RouteDepots::DIRECT, &transfer(4 << 20, 1)).kind,
         LimitKind::SlowStart
     );
     let mut small = slow.clone();
@@ -72,9 +72,12 @@ fn the_dominant_limit_is_named_with_its_hop() {
             ..Node::END
         },
     );
-    assert_eq!(limit(&small, &Via::DIRECT, &big).kind, LimitKind::Window);
+    assert_eq!(
+        limit(&small, &RouteDepots::DIRECT, &big).kind,
+        LimitKind::Window
+    );
     let mut busy = line(clean, clean, clean);
-    let relay = Relay {
+    let relay = RelayLimits {
         rate: 100e6,
         rate_per_stream: f64::INFINITY,
         streams: 3,
@@ -119,7 +122,13 @@ fn streams_multiply_a_limit_per_stream() {
     );
     let time = |streams| {
         let all = map
-            .expected(FROM, &Via::DIRECT, TO, &transfer(1 << 30, streams), 0.0)
+            .expected(
+                FROM,
+                &RouteDepots::DIRECT,
+                TO,
+                &transfer(1 << 30, streams),
+                0.0,
+            )
             .unwrap();
         all.time.p50 - all.around
     };
@@ -130,13 +139,13 @@ fn streams_multiply_a_limit_per_stream() {
 fn time_at_medians_is_at_most_the_median_time() {
     let known = exact(60.0, 1e-4, 500.0);
     let wide = HopForecast {
-        rate: about(5e8, 0.5, 0.5),
+        rate: around_median(5e8, 0.5, 0.5),
         ..known
     };
     let map = line(wide, wide, known);
     let transfer = transfer(1 << 28, 2);
-    for (route, equal) in [(Via::DIRECT, true), (via(), false)] {
-        let least = map.at_medians(FROM, &route, TO, &transfer).unwrap();
+    for (route, equal) in [(RouteDepots::DIRECT, true), (via(), false)] {
+        let least = map.time_at_medians(FROM, &route, TO, &transfer).unwrap();
         let median = map
             .expected(FROM, &route, TO, &transfer, 0.0)
             .unwrap()
@@ -155,16 +164,19 @@ fn unknown_and_dead_hops_and_ends_make_no_route() {
     let mut map = line(known, known, known);
     let small = transfer(1, 1);
     assert!(
-        map.expected(TO, &Via::new(&[FROM]).unwrap(), DEPOT, &small, 0.0)
+        map.expected(TO, &RouteDepots::new(&[FROM]).unwrap(), DEPOT, &small, 0.0)
             .is_none()
     );
     assert!(
-        map.expected(FROM, &Via::DIRECT, NodeId(9), &small, 0.0)
+        map.expected(FROM, &RouteDepots::DIRECT, NodeId(9), &small, 0.0)
             .is_none()
     );
     let hop = map.hop(FROM, TO).unwrap();
-    map.found_dead(hop, 0.0);
-    assert!(map.expected(FROM, &Via::DIRECT, TO, &small, 0.0).is_none());
+    map.mark_dead(hop, 0.0);
+    assert!(
+        map.expected(FROM, &RouteDepots::DIRECT, TO, &small, 0.0)
+            .is_none()
+    );
     assert!(map.expected(FROM, &via(), TO, &small, 0.0).is_some());
 }
 
@@ -178,12 +190,12 @@ fn age_and_few_samples_widen_but_do_not_shift() {
         },
         ..exact(10.0, 0.0, 100.0)
     };
-    let old = widened(&known, 600.0);
+    let old = widen(&known, 600.0);
     assert!(
         old.rate.p10 < known.rate.p10 && old.rate.p90 > known.rate.p90 && old.rate.p50 == 100e6
     );
     assert_eq!(old.rtt, known.rtt);
-    let few = widened(
+    let few = widen(
         &HopForecast {
             samples: 1,
             ..known
@@ -193,7 +205,7 @@ fn age_and_few_samples_widen_but_do_not_shift() {
     assert!(few.rate.p10 < 0.7 * 100e6, "{few:?}");
     // A clock that is behind does not narrow anything.
     assert_eq!(
-        widened(&HopForecast { at: 50.0, ..known }, 0.0).rtt,
+        widen(&HopForecast { at: 50.0, ..known }, 0.0).rtt,
         known.rtt
     );
 }
@@ -202,14 +214,14 @@ fn age_and_few_samples_widen_but_do_not_shift() {
 /// ten of the times fall into it.
 #[test]
 fn the_band_holds_eight_in_ten_draws() {
-    use crate::route::combine::at;
+    use crate::route::combine::quantile_at;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
     let spread = |rtt: f64, rate: f64| HopForecast {
-        rtt: about(rtt, 0.03, 0.1),
+        rtt: around_median(rtt, 0.03, 0.1),
         loss: Quantiles::exactly(0.0),
-        rate: about(rate, 0.3, 0.2),
+        rate: around_median(rate, 0.3, 0.2),
         at: 0.0,
         samples: 1_000_000,
     };
@@ -222,7 +234,7 @@ fn the_band_holds_eight_in_ten_draws() {
         let mut inside = 0;
         for _ in 0..500 {
             let mut draw = |forecast: &HopForecast| {
-                let mut draw = |q: &Quantiles| at(q, random.random_range(0.001..0.999));
+                let mut draw = |q: &Quantiles| quantile_at(q, random.random_range(0.001..0.999));
                 exact(draw(&forecast.rtt) * 1e3, 0.0, draw(&forecast.rate) / 1e6)
             };
             let truth = line(draw(&forecasts[0]), draw(&forecasts[1]), forecasts[0]);

@@ -1,16 +1,16 @@
 use super::*;
 use crate::route::Transfer;
-use crate::route::choice::{Chooser, Policy, Request};
-use crate::route::explore::Account;
-use crate::route::map::{Map, Node};
+use crate::route::choice::{Chooser, Policy, RouteRequest};
+use crate::route::explore::ExplorationAccount;
+use crate::route::map::{Node, RouteMap};
 use crate::route::testing::{exact, map};
-use crate::route::trust::Outcomes;
+use crate::route::trust::TransferOutcomes;
 
-fn explained(map: &Map, bytes: u64) -> String {
-    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+fn explained(map: &RouteMap, bytes: u64) -> String {
+    let (outcomes, policy) = (TransferOutcomes::default(), Policy::default());
     let transfer = Transfer { bytes, streams: 1 };
     let (from, to) = (NodeId(0), NodeId(2));
-    let request = Request {
+    let request = RouteRequest {
         from,
         to,
         transfer,
@@ -18,9 +18,13 @@ fn explained(map: &Map, bytes: u64) -> String {
         now: 30.0,
         seed: 0,
     };
-    let choice = Chooser::new(map, &outcomes, &policy).choose(&request, None, &Account::default());
+    let choice = Chooser::new(map, &outcomes, &policy).choose(
+        &request,
+        None,
+        &ExplorationAccount::default(),
+    );
     let names = ["laptop", "chicago", "store"];
-    lines(&choice, from, to, &|id| names[id.0 as usize].to_owned()).join("\n")
+    explain(&choice, from, to, &|id| names[id.0 as usize].to_owned()).join("\n")
 }
 
 #[test]
@@ -63,7 +67,7 @@ fn five_lines_say_why() {
 
 #[test]
 fn an_unknown_route_is_explained_as_unknown() {
-    let map = Map::new(vec![Node::END; 3], &[]);
+    let map = RouteMap::new(vec![Node::END; 3], &[]);
     let text = explained(&map, 60 << 20);
     assert_eq!(text.lines().count(), 5);
     assert!(

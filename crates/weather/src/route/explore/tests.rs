@@ -3,7 +3,7 @@ use crate::route::Transfer;
 use crate::route::choice::{Policy, Reason};
 use crate::route::map::Node;
 use crate::route::testing::{exact, map};
-use crate::route::trust::Outcomes;
+use crate::route::trust::TransferOutcomes;
 
 #[test]
 fn exploration_revives_a_dead_hop() {
@@ -15,16 +15,16 @@ fn exploration_revives_a_dead_hop() {
             (0, 2, exact(100.0, 1e-3, 500.0)),
         ],
     );
-    let (outcomes, policy) = (Outcomes::default(), Policy::default());
+    let (outcomes, policy) = (TransferOutcomes::default(), Policy::default());
     let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
-    let through = Via::new(&[NodeId(1)]).unwrap();
-    map.found_dead(hop, 0.0);
-    let ask = |map: &crate::route::map::Map, now| {
+    let through = RouteDepots::new(&[NodeId(1)]).unwrap();
+    map.mark_dead(hop, 0.0);
+    let ask = |map: &crate::route::map::RouteMap, now| {
         let transfer = Transfer {
             bytes: 1 << 30,
             streams: 1,
         };
-        let request = Request {
+        let request = RouteRequest {
             from: NodeId(0),
             to: NodeId(2),
             transfer,
@@ -32,26 +32,26 @@ fn exploration_revives_a_dead_hop() {
             now,
             seed: 5,
         };
-        Chooser::new(map, &outcomes, &policy).choose(&request, None, &Account::default())
+        Chooser::new(map, &outcomes, &policy).choose(&request, None, &ExplorationAccount::default())
     };
     assert_eq!(
         (ask(&map, 5.0).via, ask(&map, 5.0).explore),
-        (Via::DIRECT, None)
+        (RouteDepots::DIRECT, None)
     );
     let choice = ask(&map, 20.0);
     assert_eq!(
         (choice.via, choice.reason),
-        (Via::DIRECT, Reason::NothingBetter)
+        (RouteDepots::DIRECT, Reason::NothingBetter)
     );
     let (tried, bytes) = choice.explore.unwrap();
     assert_eq!((tried, bytes), (through, 16 << 20));
-    map.found_alive(hop);
+    map.mark_alive(hop);
     assert_eq!(ask(&map, 21.0).via, through);
 }
 
 #[test]
 fn an_account_allows_its_share_but_no_tiny_slices() {
-    let account = Account {
+    let account = ExplorationAccount {
         bulk: 1 << 30,
         explored: 20 << 20,
     };
@@ -59,7 +59,7 @@ fn an_account_allows_its_share_but_no_tiny_slices() {
         account.allowance(64 << 20, 0.02),
         (64u64 << 20) * 2 / 100 - 1 + 1
     );
-    let spent = Account {
+    let spent = ExplorationAccount {
         explored: 22 << 20,
         ..account
     };

@@ -6,12 +6,12 @@ use quantities::{Probability, Rate};
 
 use super::*;
 
-const HOP: Hop = Hop {
+const HOP: HopConnection = HopConnection {
     rtt: 0.1,
     rate: 1e9,
     loss: 0.0,
     window: f64::INFINITY,
-    control: Control::Reno,
+    control: CongestionModel::Reno,
 };
 
 fn close(found: f64, wanted: f64, part: f64) {
@@ -24,8 +24,8 @@ fn close(found: f64, wanted: f64, part: f64) {
 #[test]
 fn slow_start_doubles_from_ten_segments_and_ends_in_a_burst() {
     // 10 and 20 segments in two round trips, and one more, which leaves at the rate of the hop.
-    let course = HOP.course(31.0 * SEGMENT, MEDIAN_FIRST_LOSS);
-    close(course.seconds, 0.2 + SEGMENT * 8.0 / 1e9, 1e-9);
+    let course = HOP.course(31.0 * SEGMENT_BYTES, MEDIAN_FIRST_LOSS);
+    close(course.seconds, 0.2 + SEGMENT_BYTES * 8.0 / 1e9, 1e-9);
     close(course.slow_start, course.seconds, 1e-12);
 }
 
@@ -35,10 +35,10 @@ fn a_clean_hop_reaches_its_rate_or_a_window_per_round_trip() {
     // Ten doublings fill the window; they send 10,230 segments.
     close(
         gigabyte.seconds,
-        1.0 + (1e9 - 10_230.0 * SEGMENT) * 8.0 / 1e9,
+        1.0 + (1e9 - 10_230.0 * SEGMENT_BYTES) * 8.0 / 1e9,
         1e-9,
     );
-    let small = Hop {
+    let small = HopConnection {
         window: 65_536.0,
         ..HOP
     };
@@ -54,11 +54,11 @@ fn a_clean_hop_reaches_its_rate_or_a_window_per_round_trip() {
 #[test]
 fn the_long_run_agrees_with_mathis_and_rfc_9438() {
     for (control, formula) in [
-        (Control::Reno, CongestionControl::Reno),
-        (Control::Cubic, CongestionControl::Cubic),
+        (CongestionModel::Reno, CongestionControl::Reno),
+        (CongestionModel::Cubic, CongestionControl::Cubic),
     ] {
         for (rtt, loss) in [(0.01, 1e-4), (0.1, 1e-4), (0.1, 1e-5), (0.2, 1e-3)] {
-            let hop = Hop {
+            let hop = HopConnection {
                 rtt,
                 loss,
                 control,
@@ -70,8 +70,8 @@ fn the_long_run_agrees_with_mathis_and_rfc_9438() {
                 control: formula,
                 ..quantities::path::Hop::new(Duration::from_secs_f64(rtt), Rate::new(1e12).unwrap())
             };
-            close(hop.under_loss(), path.carried_under_loss(), 1e-9);
-            let bytes = 1e5 * SEGMENT / loss;
+            close(hop.under_loss(), path.loss_limited_rate(), 1e-9);
+            let bytes = 1e5 * SEGMENT_BYTES / loss;
             let seconds = hop.course(bytes, MEDIAN_FIRST_LOSS).seconds;
             // Evenly spaced losses carry a little more than RFC 9438's average for CUBIC.
             close(bytes * 8.0 / seconds, hop.under_loss(), 0.1);
@@ -83,8 +83,8 @@ fn the_long_run_agrees_with_mathis_and_rfc_9438() {
 fn the_window_shrinks_by_one_loss_at_a_time() {
     // The full window is 8632 segments, and the average under this loss 387. The first losses come
     // at far more than that.
-    let hop = Hop { loss: 1e-5, ..HOP };
-    let bytes = 300_000.0 * SEGMENT;
+    let hop = HopConnection { loss: 1e-5, ..HOP };
+    let bytes = 300_000.0 * SEGMENT_BYTES;
     let course = hop.course(bytes, MEDIAN_FIRST_LOSS);
     let long_run = bytes * 8.0 / hop.under_loss();
     assert!(
@@ -98,8 +98,8 @@ fn the_window_shrinks_by_one_loss_at_a_time() {
 
 #[test]
 fn bbr_keeps_its_rate_up_to_some_per_cent_of_loss() {
-    let hop = Hop {
-        control: Control::Bbr,
+    let hop = HopConnection {
+        control: CongestionModel::Bbr,
         loss: 0.01,
         ..HOP
     };
@@ -108,15 +108,15 @@ fn bbr_keeps_its_rate_up_to_some_per_cent_of_loss() {
         1.0 + 8.0 * 0.99 / 0.99,
         0.03,
     );
-    let worse = Hop { loss: 0.2, ..hop };
+    let worse = HopConnection { loss: 0.2, ..hop };
     assert!(worse.course(1e9, MEDIAN_FIRST_LOSS).seconds > 100.0);
 }
 
-fn hops() -> impl Strategy<Value = Hop> {
+fn hops() -> impl Strategy<Value = HopConnection> {
     let controls = prop_oneof![
-        Just(Control::Reno),
-        Just(Control::Cubic),
-        Just(Control::Bbr)
+        Just(CongestionModel::Reno),
+        Just(CongestionModel::Cubic),
+        Just(CongestionModel::Bbr)
     ];
     (
         1e-4..1.0f64,
@@ -125,7 +125,7 @@ fn hops() -> impl Strategy<Value = Hop> {
         1e4..1e9f64,
         controls,
     )
-        .prop_map(|(rtt, rate, loss, window, control)| Hop {
+        .prop_map(|(rtt, rate, loss, window, control)| HopConnection {
             rtt,
             rate,
             loss,
@@ -159,7 +159,7 @@ proptest! {
 
     #[test]
     fn no_figures_panic(rtt: f64, rate: f64, loss: f64, window: f64, bytes in 0.0..f64::MAX) {
-        let _ = Hop { rtt, rate, loss, window, control: Control::Cubic }
+        let _ = HopConnection { rtt, rate, loss, window, control: CongestionModel::Cubic }
             .course(bytes, MEDIAN_FIRST_LOSS);
     }
 }
@@ -170,16 +170,16 @@ proptest! {
         rate in 1e5_f64..1e10,
         rtt in 1e-3_f64..0.5,
     ) {
-        let loss = most_loss_at(rate, rtt);
+        let loss = max_loss_at(rate, rtt);
         prop_assert!(loss > 0.0 && loss <= 1.0);
         let hop =
-            Hop { rtt, rate: f64::INFINITY, loss, window: f64::INFINITY, control: Control::Cubic };
+            HopConnection { rtt, rate: f64::INFINITY, loss, window: f64::INFINITY, control: CongestionModel::Cubic };
         // With that loss CUBIC has exactly that rate; if all packets are lost, no less than it has.
         prop_assert!(
             loss == 1.0 || (hop.under_loss() / rate - 1.0).abs() < 1e-6,
             "{loss} {}",
             hop.under_loss()
         );
-        prop_assert!(most_loss_at(2.0 * rate, rtt) <= loss);
+        prop_assert!(max_loss_at(2.0 * rate, rtt) <= loss);
     }
 }

@@ -2,45 +2,48 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::route::Transfer;
-use crate::route::choice::{Choice, Chooser, Policy, Request};
-use crate::route::explore::Account;
-use crate::route::map::{Map, Node};
+use crate::route::choice::{Choice, Chooser, Policy, RouteRequest};
+use crate::route::explore::ExplorationAccount;
+use crate::route::map::{Node, RouteMap};
 use crate::route::testing::exact;
 
 #[test]
 fn only_ends_report_and_the_worse_report_counts() {
-    let mut reports = Reports::default();
+    let mut reports = HopReports::default();
     let (a, b, c) = (NodeId(0), NodeId(1), NodeId(2));
     let honest = exact(50.0, 1e-4, 100.0);
     let lie = exact(1.0, 0.0, 10_000.0);
-    assert_eq!(reports.take(c, a, b, lie), Err(Refused::NotAnEnd));
-    assert_eq!(reports.take(a, a, a, lie), Err(Refused::NotAnEnd));
+    assert_eq!(reports.take(c, a, b, lie), Err(ReportRejection::NotAnEnd));
+    assert_eq!(reports.take(a, a, a, lie), Err(ReportRejection::NotAnEnd));
     // A report of one end alone counts for little.
-    assert_eq!(reports.take(a, a, b, honest).unwrap().samples, LONE_SAMPLES);
+    assert_eq!(
+        reports.take(a, a, b, honest).unwrap().samples,
+        MAX_LONE_SAMPLES
+    );
     assert_eq!(reports.take(b, a, b, lie).unwrap(), honest);
     let gloomy = reports.take(b, a, b, exact(80.0, 1e-5, 200.0)).unwrap();
     assert_eq!(gloomy, exact(80.0, 1e-4, 100.0));
     let older = HopForecast { at: -1.0, ..honest };
-    assert_eq!(reports.take(a, a, b, older), Err(Refused::Older));
+    assert_eq!(reports.take(a, a, b, older), Err(ReportRejection::Older));
     assert_eq!(
         reports.take(a, a, b, exact(50.0, 2.0, 100.0)),
-        Err(Refused::Unsound)
+        Err(ReportRejection::Unsound)
     );
 }
 
 #[test]
 fn reports_of_both_ends_are_kept_apart() {
     let (a, b) = (NodeId(0), NodeId(1));
-    let mut reports = Reports::default();
+    let mut reports = HopReports::default();
     reports.take(a, a, b, exact(50.0, 1e-4, 100.0)).unwrap();
-    assert!(reports.both(a, b).is_none() && reports.both(b, a).is_none());
+    assert!(reports.both_reports(a, b).is_none() && reports.both_reports(b, a).is_none());
     let later = HopForecast {
         at: 7.0,
         samples: 3,
         ..exact(80.0, 1e-5, 200.0)
     };
     reports.take(b, a, b, later).unwrap();
-    let (one, other) = reports.both(a, b).unwrap();
+    let (one, other) = reports.both_reports(a, b).unwrap();
     let kinder = better_of(one, other);
     assert_eq!(
         kinder,
@@ -57,15 +60,15 @@ const LIAR: NodeId = NodeId(3);
 /// Returns the choice for a transfer after all reports are in.
 fn chosen(
     reports: &[(NodeId, NodeId, NodeId, HopForecast)],
-    outcomes: &Outcomes,
+    outcomes: &TransferOutcomes,
     bytes: u64,
 ) -> Choice {
     let pairs: Vec<(NodeId, NodeId)> = (0..MESH)
         .flat_map(|a| (0..MESH).map(move |b| (NodeId(a), NodeId(b))))
         .filter(|(a, b)| a != b)
         .collect();
-    let mut map = Map::new(vec![Node::DEPOT; MESH as usize], &pairs);
-    let mut taken = Reports::default();
+    let mut map = RouteMap::new(vec![Node::DEPOT; MESH as usize], &pairs);
+    let mut taken = HopReports::default();
     for (reporter, from, to, said) in reports {
         if let Ok(known) = taken.take(*reporter, *from, *to, *said) {
             let hop = map.hop(*from, *to).unwrap();
@@ -74,7 +77,7 @@ fn chosen(
     }
     let policy = Policy::default();
     let transfer = Transfer { bytes, streams: 2 };
-    let request = Request {
+    let request = RouteRequest {
         from: NodeId(0),
         to: NodeId(5),
         transfer,
@@ -82,7 +85,7 @@ fn chosen(
         now: 0.0,
         seed: 0,
     };
-    Chooser::new(&map, outcomes, &policy).choose(&request, None, &Account::default())
+    Chooser::new(&map, outcomes, &policy).choose(&request, None, &ExplorationAccount::default())
 }
 
 fn forecasts() -> impl Strategy<Value = HopForecast> {
@@ -127,7 +130,7 @@ proptest! {
             .copied()
             .collect();
         lied.extend(lies.iter().map(|(from, to, said)| (LIAR, NodeId(*from), NodeId(*to), *said)));
-        let outcomes = Outcomes::default();
+        let outcomes = TransferOutcomes::default();
         let found = chosen(&lied, &outcomes, bytes);
         if !found.via.passes(LIAR) {
             let alone = chosen(&without, &outcomes, bytes);
@@ -156,7 +159,7 @@ proptest! {
                 )
             })
             .collect();
-        let outcomes = Outcomes::default();
+        let outcomes = TransferOutcomes::default();
         prop_assert_eq!(chosen(&praised, &outcomes, bytes), chosen(&honest, &outcomes, bytes));
     }
 
@@ -164,16 +167,16 @@ proptest! {
     /// they have no effect.
     #[test]
     fn outcomes_from_other_nodes_are_rejected(reporter in 1..5u32, took in 0.1..1e6f64) {
-        let mut outcomes = Outcomes::default();
-        let outcome = Outcome { expected: 1.0, direct: 1.0, took };
+        let mut outcomes = TransferOutcomes::default();
+        let outcome = TransferOutcome { expected: 1.0, direct: 1.0, took };
         let said = outcomes
-            .take(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, &outcome, 0.0);
-        prop_assert_eq!(said, Err(Refused::NotAnEnd));
+            .take(NodeId(reporter), NodeId(0), NodeId(5), &RouteDepots::DIRECT, &outcome, 0.0);
+        prop_assert_eq!(said, Err(ReportRejection::NotAnEnd));
         prop_assert_eq!(
-            outcomes.failed(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, 0.0),
-            Err(Refused::NotAnEnd)
+            outcomes.record_failure(NodeId(reporter), NodeId(0), NodeId(5), &RouteDepots::DIRECT, 0.0),
+            Err(ReportRejection::NotAnEnd)
         );
-        prop_assert_eq!(outcomes.factor(NodeId(0), NodeId(5), &Via::DIRECT, 0.0), Some(1.0));
+        prop_assert_eq!(outcomes.factor(NodeId(0), NodeId(5), &RouteDepots::DIRECT, 0.0), Some(1.0));
     }
 }
 
@@ -181,10 +184,10 @@ proptest! {
 /// year, at one an hour.
 #[test]
 fn a_slow_depot_is_left_after_a_bounded_number_of_transfers() {
-    let mut outcomes = Outcomes::default();
+    let mut outcomes = TransferOutcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
-    let via = Via::new(&[LIAR]).unwrap();
-    let bad = Outcome {
+    let via = RouteDepots::new(&[LIAR]).unwrap();
+    let bad = TransferOutcome {
         expected: 0.001,
         direct: 10.0,
         took: 1e9,
@@ -208,9 +211,9 @@ fn a_slow_depot_is_left_after_a_bounded_number_of_transfers() {
 
 #[test]
 fn outcomes_correct_expected_times_within_bounds() {
-    let mut outcomes = Outcomes::default();
+    let mut outcomes = TransferOutcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
-    let via = Via::new(&[NodeId(1)]).unwrap();
+    let via = RouteDepots::new(&[NodeId(1)]).unwrap();
     for _ in 0..100 {
         outcomes
             .take(
@@ -218,7 +221,7 @@ fn outcomes_correct_expected_times_within_bounds() {
                 from,
                 to,
                 &via,
-                &Outcome {
+                &TransferOutcome {
                     expected: 10.0,
                     direct: 1e6,
                     took: 15.0,
@@ -237,7 +240,7 @@ fn outcomes_correct_expected_times_within_bounds() {
                     from,
                     to,
                     &via,
-                    &Outcome {
+                    &TransferOutcome {
                         expected: 10.0,
                         direct: 1e12,
                         took,
@@ -247,10 +250,13 @@ fn outcomes_correct_expected_times_within_bounds() {
                 .unwrap();
         }
         let factor = outcomes.factor(from, to, &via, 0.0).unwrap();
-        assert!((1.0..=GREATEST_FACTOR + 1e-9).contains(&factor), "{factor}");
+        assert!(
+            (1.0..=MAX_OUTCOME_FACTOR + 1e-9).contains(&factor),
+            "{factor}"
+        );
     }
     // A failure holds the route back at once, for these two ends alone.
-    outcomes.failed(from, from, to, &via, 0.0).unwrap();
+    outcomes.record_failure(from, from, to, &via, 0.0).unwrap();
     assert!(outcomes.is_held(from, to, &via, 1.0) && !outcomes.is_held(to, from, &via, 1.0));
     assert!(
         !outcomes.may_be_tried_again(from, to, &via, 599.0)
@@ -260,13 +266,16 @@ fn outcomes_correct_expected_times_within_bounds() {
 
 #[test]
 fn one_reporter_alone_cannot_declare_a_depot_dead() {
-    let mut deaths = Deaths::default();
+    let mut deaths = DepotFailures::default();
     let (a, b, depot) = (NodeId(0), NodeId(1), NodeId(2));
     for _ in 0..10 {
-        assert_eq!(deaths.take(a, a, depot, 0.0), Ok(Dead::Hop));
+        assert_eq!(deaths.take(a, a, depot, 0.0), Ok(DeathScope::Hop));
     }
-    assert_eq!(deaths.take(a, b, depot, 0.0), Err(Refused::NotAnEnd));
-    assert_eq!(deaths.take(b, b, depot, 60.0), Ok(Dead::Depot));
+    assert_eq!(
+        deaths.take(a, b, depot, 0.0),
+        Err(ReportRejection::NotAnEnd)
+    );
+    assert_eq!(deaths.take(b, b, depot, 60.0), Ok(DeathScope::Depot));
     // Much later it is another failure.
-    assert_eq!(deaths.take(a, a, depot, 1000.0), Ok(Dead::Hop));
+    assert_eq!(deaths.take(a, a, depot, 1000.0), Ok(DeathScope::Hop));
 }

@@ -7,7 +7,7 @@ use longhaul_setup::streams::Prefix;
 use proptest::prelude::*;
 
 use super::*;
-use crate::circuits::following::{Different, Following};
+use crate::circuits::following::{ChangedReservations, ReservationTracker};
 use crate::reservations::reported;
 
 #[derive(Debug, Clone)]
@@ -42,10 +42,10 @@ const ADDRESSES: [Option<&str>; 4] = [
 ];
 
 /// Asserts that incremental updates equal a complete rebuild.
-fn up_to_date(desk: &Desk, following: &mut Following) {
-    following.take(desk);
-    let mut anew = Following::default();
-    assert_eq!(anew.take(desk), Different::All);
+fn up_to_date(desk: &ReservationStore, following: &mut ReservationTracker) {
+    following.update(desk);
+    let mut anew = ReservationTracker::default();
+    assert_eq!(anew.update(desk), ChangedReservations::All);
     assert_eq!(*following, anew);
     let windows = [Window::new(0, 20 * 60_000), Window::new(40 * 60_000, HOUR)];
     let prefixes = ADDRESSES
@@ -53,9 +53,12 @@ fn up_to_date(desk: &Desk, following: &mut Following) {
         .flatten()
         .map(|text| text.parse::<Prefix>().unwrap());
     for address in prefixes {
-        let found = desk.beside.those(address, address, &windows);
+        let found = desk
+            .beside
+            .overlapping_reservations(address, address, &windows);
         let all = desk.reservations().filter(|(id, detail, reservation)| {
-            let shares = |place: &Place| place.address.is_some_and(|known| known.overlaps(address));
+            let shares =
+                |place: &ReservationEnd| place.address.is_some_and(|known| known.overlaps(address));
             let (start, end) = reported::span(reservation);
             let span = Window::new(start, end);
             let is_in_time = windows.iter().any(|window| window.overlaps(span));
@@ -72,8 +75,8 @@ proptest! {
     #[test]
     fn same_journal_yields_the_same_reservations(steps in proptest::collection::vec(step(), 1..40)) {
         let mut kept = Kept::new(&map(10e9));
-        kept.desk = kept.desk.managing(Arc::new(["west".to_owned()].into()));
-        let mut following = Following::default();
+        kept.desk = kept.desk.with_managed_sites(Arc::new(["west".to_owned()].into()));
+        let mut following = ReservationTracker::default();
         let askers = [operator(), reserver("ana"), reserver("ben")];
         let minute = 60_000;
         let mut now = 0;
@@ -84,15 +87,15 @@ proptest! {
                     (asked.hold, asked.paths) = (hold, 2);
                     let start = now + ahead * minute;
                     let window = Window::new(start, start + length * minute);
-                    let windows = [window, window.from_start(window.end)];
+                    let windows = [window, window.starting_at(window.end)];
                     let count = if amount % 2 == 0 { 2 } else { 1 };
-                    let at = |site: &str, place: usize| Place {
+                    let at = |site: &str, place: usize| ReservationEnd {
                         address: ADDRESSES[place % ADDRESSES.len()]
                             .map(|text| text.parse().unwrap()),
                         ..super::place(site)
                     };
                     let (who, place) = (usize::from(who), usize::try_from(ahead).unwrap());
-                    let command = Command::Reserve {
+                    let command = ReservationCommand::Reserve {
                         request: Box::new(asked),
                         from: at("west", place),
                         to: at("east", place / 2 + who),
@@ -110,18 +113,18 @@ proptest! {
                     };
                     drop(kept.act(
                         &askers[1],
-                        &Command::Change { id: ReservationId(id), change },
+                        &ReservationCommand::Change { id: ReservationId(id), change },
                         now
                     ));
                 }
                 Step::Do(id, what) => {
                     let id = ReservationId(id);
                     let command = match what {
-                        0 => Command::Commit(id),
-                        1 => Command::Abort(id),
-                        2 => Command::Provision(id),
-                        3 => Command::Release(id),
-                        other => Command::Cancel { id, series: other == 5 },
+                        0 => ReservationCommand::Commit(id),
+                        1 => ReservationCommand::Abort(id),
+                        2 => ReservationCommand::Provision(id),
+                        3 => ReservationCommand::Release(id),
+                        other => ReservationCommand::Cancel { id, series: other == 5 },
                     };
                     drop(kept.act(&askers[usize::from(what % 3)], &command, now));
                 }
@@ -138,8 +141,8 @@ proptest! {
             up_to_date(&kept.desk, &mut following);
         }
         kept.replayed();
-        kept.pass(now + 2 * KEEP_MS as i64);
-        kept.pass(now + 4 * KEEP_MS as i64);
+        kept.pass(now + 2 * RETENTION_MS as i64);
+        kept.pass(now + 4 * RETENTION_MS as i64);
         prop_assert_eq!(kept.desk.next_due(), None, "all is forgotten in the end");
     }
 }

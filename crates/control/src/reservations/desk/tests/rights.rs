@@ -26,17 +26,17 @@ fn rights_decide_visibility_and_actions() {
     );
     assert!(matches!(
         kept.desk.show(&ben, ReservationId(0), 0),
-        Err(DeskError::Unknown(1))
+        Err(ReservationError::Unknown(1))
     ));
-    let cancel = Command::Cancel {
+    let cancel = ReservationCommand::Cancel {
         id: ReservationId(0),
         series: false,
     };
     assert!(matches!(
         kept.act(&ben, &cancel, 0),
-        Err(DeskError::Unknown(1))
+        Err(ReservationError::Unknown(1))
     ));
-    let list = |asker: &Asker| {
+    let list = |asker: &ReservationCaller| {
         kept.desk
             .list(asker, &ReservationQuery::default(), 0, 10, 0)
             .0
@@ -58,9 +58,9 @@ fn rights_decide_visibility_and_actions() {
     // The right to read does not permit actions.
     assert!(matches!(
         kept.act(&east, &cancel, 0),
-        Err(DeskError::Forbidden(_))
+        Err(ReservationError::Forbidden(_))
     ));
-    let provision = Command::Provision(ReservationId(0));
+    let provision = ReservationCommand::Provision(ReservationId(0));
     assert_eq!(
         kept.act(&ana, &provision, 0).unwrap()[0].state.provision,
         Some(ProvisionState::Provisioned)
@@ -70,7 +70,7 @@ fn rights_decide_visibility_and_actions() {
         error,
         "reservation 1 is provisioned: it can't be provisioned now"
     );
-    kept.act(&ana, &Command::Release(ReservationId(0)), 0)
+    kept.act(&ana, &ReservationCommand::Release(ReservationId(0)), 0)
         .unwrap();
     assert!(kept.act(&ana, &cancel, 0).is_ok());
 }
@@ -118,12 +118,12 @@ fn changes_cannot_evade_the_caps_of_a_right() {
         "short"
     );
     let error = kept.reserve(&ana, &fast, &windows(HOUR), 0).unwrap_err();
-    assert!(matches!(error, DeskError::Policy(_)), "{error}");
+    assert!(matches!(error, ReservationError::Policy(_)), "{error}");
     // A fifth of the wide path is taken already, so a small request takes the narrow one.
     let slow = request(rate(500_000_000), HOUR);
     let granted = kept.reserve(&ana, &slow, &windows(HOUR), 0).unwrap();
     assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
-    let grown = Command::Change {
+    let grown = ReservationCommand::Change {
         id: ReservationId(1),
         change: ReservationChange {
             wish: Some(rate(2_000_000_000)),
@@ -132,16 +132,16 @@ fn changes_cannot_evade_the_caps_of_a_right() {
     };
     assert!(matches!(
         kept.act(&ana, &grown, 0),
-        Err(DeskError::Policy(_))
+        Err(ReservationError::Policy(_))
     ));
 }
 
 #[test]
 fn rates_are_bounded_by_the_ends() {
     let mut kept = Kept::new(&map(10e9));
-    let mut command = Command::Reserve {
+    let mut command = ReservationCommand::Reserve {
         request: Box::new(request(rate(2_000_000_000), HOUR)),
-        from: Place {
+        from: ReservationEnd {
             access: Some(1_000_000_000),
             ..place("west")
         },
@@ -155,7 +155,7 @@ fn rates_are_bounded_by_the_ends() {
         error.to_string().contains("at most 1000000000 bit/s"),
         "{error}"
     );
-    if let Command::Reserve { request, .. } = &mut command {
+    if let ReservationCommand::Reserve { request, .. } = &mut command {
         request.wish = Wish::Volume {
             bytes: 100_000_000_000,
             at_most_bps: None,
@@ -164,7 +164,7 @@ fn rates_are_bounded_by_the_ends() {
     }
     let granted = kept.act(&operator(), &command, 0).unwrap();
     assert_eq!(granted[0].pieces[0].paths[0].rate_bps, 1_000_000_000);
-    if let Command::Reserve { to, .. } = &mut command {
+    if let ReservationCommand::Reserve { to, .. } = &mut command {
         *to = place("west");
     }
     assert!(kept.act(&operator(), &command, 0).is_err());

@@ -3,22 +3,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::super::Settled;
+use super::super::CircuitResult;
 use super::*;
 
 /// Returns a reservation store whose node in the west is set up, and a rate request between known
 /// addresses.
-fn managed() -> (Kept, Command) {
+fn managed() -> (Kept, ReservationCommand) {
     let mut kept = Kept::new(&map(10e9));
     let sites = BTreeSet::from(["west".to_owned()]);
-    kept.desk = kept.desk.managing(Arc::new(sites));
-    let at = |site: &str, address: &str| Place {
+    kept.desk = kept.desk.with_managed_sites(Arc::new(sites));
+    let at = |site: &str, address: &str| ReservationEnd {
         address: Some(address.parse().unwrap()),
         ..place(site)
     };
     let mut asked = request(rate(1_000_000_000), 2 * HOUR);
     asked.start_ms = Some(u64::try_from(HOUR).unwrap());
-    let command = Command::Reserve {
+    let command = ReservationCommand::Reserve {
         request: Box::new(asked),
         from: at("west", "192.0.2.1"),
         to: at("east", "198.51.100.1"),
@@ -35,26 +35,29 @@ fn provisioning_is_scheduled_or_waits_for_nodes() {
     kept.act(&operator(), &command, 0).unwrap();
     let id = ReservationId(0);
     let provision = |kept: &Kept| kept.show(1, HOUR).state.provision;
-    kept.act(&operator(), &Command::Provision(id), 0).unwrap();
+    kept.act(&operator(), &ReservationCommand::Provision(id), 0)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
-    kept.act(&operator(), &Command::Release(id), 0).unwrap();
+    kept.act(&operator(), &ReservationCommand::Release(id), 0)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Released));
-    kept.act(&operator(), &Command::Provision(id), HOUR)
+    kept.act(&operator(), &ReservationCommand::Provision(id), HOUR)
         .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioning));
-    let settle = |what: Settled| Command::Settle(vec![(id, what)]);
+    let settle = |what: CircuitResult| ReservationCommand::Settle(vec![(id, what)]);
     // A result for teardown does not apply while it is being set up.
     assert!(
-        kept.act(&operator(), &settle(Settled::TornDown), HOUR)
+        kept.act(&operator(), &settle(CircuitResult::TornDown), HOUR)
             .unwrap()
             .is_empty()
     );
-    kept.act(&operator(), &settle(Settled::SetUp), HOUR)
+    kept.act(&operator(), &settle(CircuitResult::SetUp), HOUR)
         .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
-    kept.act(&operator(), &Command::Release(id), HOUR).unwrap();
+    kept.act(&operator(), &ReservationCommand::Release(id), HOUR)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Releasing));
-    kept.act(&operator(), &settle(Settled::TornDown), HOUR)
+    kept.act(&operator(), &settle(CircuitResult::TornDown), HOUR)
         .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Released));
 }
@@ -62,7 +65,7 @@ fn provisioning_is_scheduled_or_waits_for_nodes() {
 #[test]
 fn failed_circuit_returns_bandwidth_with_a_reason() {
     let (mut kept, mut command) = managed();
-    if let Command::Reserve { request, .. } = &mut command {
+    if let ReservationCommand::Reserve { request, .. } = &mut command {
         request.wish = rate(5_000_000_000);
         request.provision = true;
     }
@@ -81,13 +84,14 @@ fn failed_circuit_returns_bandwidth_with_a_reason() {
         hold: true,
         ..ReservationChange::default()
     };
-    let change = Command::Change {
+    let change = ReservationCommand::Change {
         id: ReservationId(0),
         change,
     };
     kept.act(&operator(), &change, 0).unwrap();
     let why = "west, link w-n: the switch is off".to_owned();
-    let failed = Command::Settle(vec![(ReservationId(0), Settled::Failed(why.clone()))]);
+    let failed =
+        ReservationCommand::Settle(vec![(ReservationId(0), CircuitResult::Failed(why.clone()))]);
     kept.act(&operator(), &failed, HOUR).unwrap();
     let shown = kept.show(1, HOUR);
     assert_eq!(
@@ -100,7 +104,7 @@ fn failed_circuit_returns_bandwidth_with_a_reason() {
         "it fails once"
     );
     kept.act(&operator(), &command, HOUR).unwrap();
-    kept.pass(HOUR + i64::try_from(KEEP_MS).unwrap() + 1);
+    kept.pass(HOUR + i64::try_from(RETENTION_MS).unwrap() + 1);
     assert!(
         kept.desk
             .reservations()
@@ -125,7 +129,7 @@ fn source_ports_distinguish_paths_and_neighbours() {
         [Some(10_752)],
         "the first has all others"
     );
-    if let Command::Reserve { windows, .. } = &mut command {
+    if let ReservationCommand::Reserve { windows, .. } = &mut command {
         *windows = vec![Window::new(2 * HOUR, 3 * HOUR)];
     }
     let later = kept.act(&operator(), &command, 0).unwrap();
@@ -135,7 +139,7 @@ fn source_ports_distinguish_paths_and_neighbours() {
         start_ms: Some(u64::try_from(HOUR).unwrap()),
         ..ReservationChange::default()
     };
-    let change = Command::Change {
+    let change = ReservationCommand::Change {
         id: ReservationId(2),
         change,
     };
@@ -144,7 +148,7 @@ fn source_ports_distinguish_paths_and_neighbours() {
         error.to_string().contains("has the same source ports"),
         "{error}"
     );
-    if let Command::Reserve { request, from, .. } = &mut command {
+    if let ReservationCommand::Reserve { request, from, .. } = &mut command {
         request.pin = true;
         from.address = None;
     }

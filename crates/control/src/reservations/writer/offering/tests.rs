@@ -1,6 +1,6 @@
 //! Tests of counter-offers while the book changes.
 
-use longhaul_circuits::admit::Counter;
+use longhaul_circuits::admit::CounterOfferMode;
 use longhaul_circuits::time::Window;
 use longhaul_control_api::map::Map;
 use serde_json::json;
@@ -8,26 +8,28 @@ use serde_json::json;
 use longhaul_control_api::reservations::Reserved;
 
 use super::*;
-use crate::reservations::desk::Denied;
-use crate::reservations::wanted::Place;
-use crate::reservations::{Asker, Command, Desk, Record};
+use crate::reservations::desk::DeniedCommand;
+use crate::reservations::wanted::ReservationEnd;
+use crate::reservations::{Record, ReservationCaller, ReservationCommand, ReservationStore};
 
 const HOUR: i64 = 3_600_000;
 
 /// One link of 10 Gbit/s, half of which may be reserved.
-fn desk() -> Desk {
+fn desk() -> ReservationStore {
     let both = json!({"capacity": {"rate_bps": 1e10}});
     let link =
         json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
     let map = json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]});
     let map: Map = serde_json::from_value(map).unwrap();
-    let mut desk = Desk::new().unwrap().countering(Counter::Later);
+    let mut desk = ReservationStore::new()
+        .unwrap()
+        .with_counter_offers(CounterOfferMode::Later);
     assert!(desk.take_map(&map, &mut Vec::new()).unwrap());
     desk
 }
 
-fn operator() -> Asker {
-    Asker {
+fn operator() -> ReservationCaller {
+    ReservationCaller {
         owner: "operator".to_owned(),
         name: "root".to_owned(),
         rights: None,
@@ -35,8 +37,8 @@ fn operator() -> Asker {
 }
 
 /// Creates a request for a rate in Gbit/s, in one hour of the day.
-fn reserve(gigabits: u64, hour: i64) -> Command {
-    let place = |site: &str| Place {
+fn reserve(gigabits: u64, hour: i64) -> ReservationCommand {
+    let place = |site: &str| ReservationEnd {
         name: site.to_owned(),
         site: site.to_owned(),
         access: None,
@@ -49,7 +51,7 @@ fn reserve(gigabits: u64, hour: i64) -> Command {
         "end_ms": window.end,
         "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}
     });
-    Command::Reserve {
+    ReservationCommand::Reserve {
         request: Box::new(serde_json::from_value(request).unwrap()),
         from: place("west"),
         to: place("east"),
@@ -59,20 +61,26 @@ fn reserve(gigabits: u64, hour: i64) -> Command {
     }
 }
 
-fn act(desk: &mut Desk, command: &Command) -> Result<Reserved, Denied> {
+fn act(
+    desk: &mut ReservationStore,
+    command: &ReservationCommand,
+) -> Result<Reserved, DeniedCommand> {
     let mut records: Vec<Record> = Vec::new();
-    desk.act_open(&operator(), command, 0, &mut records)
+    desk.execute_with_search(&operator(), command, 0, &mut records)
 }
 
 /// Creates a refusal, with the receiver of its answer.
 fn refused(
-    desk: &mut Desk,
-    command: Command,
+    desk: &mut ReservationStore,
+    command: ReservationCommand,
     tries: usize,
-) -> (Refused, oneshot::Receiver<Result<Reserved, AskError>>) {
-    let Denied { error, open } = act(desk, &command).unwrap_err();
+) -> (
+    PendingRefusal,
+    oneshot::Receiver<Result<Reserved, AskError>>,
+) {
+    let DeniedCommand { error, open } = act(desk, &command).unwrap_err();
     let (answer, answered) = oneshot::channel();
-    let refused = Refused {
+    let refused = PendingRefusal {
         error: error.into(),
         open: open.unwrap(),
         asked: (operator(), command, None),
@@ -84,13 +92,13 @@ fn refused(
 
 fn offers(answered: Result<Reserved, AskError>) -> Offers {
     match answered.unwrap_err() {
-        AskError::Desk(DeskError::NoRoom(refusal)) => refusal.offers,
+        AskError::Desk(ReservationError::InsufficientBandwidth(refusal)) => refusal.offers,
         other => panic!("{other}"),
     }
 }
 
-fn published(desk: &Desk, record: i64) -> Published {
-    Published {
+fn published(desk: &ReservationStore, record: i64) -> PublishedState {
+    PublishedState {
         record,
         snapshot: desk.snapshot(),
     }
@@ -101,12 +109,12 @@ async fn offers_match_the_refusal_and_name_their_record() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
-    let offering = Offering::new(again.downgrade());
+    let offering = OfferSearcher::new(again.downgrade());
     let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
     // Meanwhile others reserve at a time that does not matter.
     act(&mut desk, &reserve(5, 7)).unwrap();
     offering.publish(published(&desk, 12));
-    offering.look(refused);
+    offering.search(refused);
     let found = offers(answered.await.unwrap());
     assert_eq!((found.record, found.left_out), (Some(12), false));
     let [later, slower] = [found.later.unwrap(), found.slower.unwrap()];
@@ -120,17 +128,17 @@ async fn taken_offer_is_decided_again_a_few_times() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, mut waiting) = mpsc::channel(1);
-    let offering = Offering::new(again.downgrade());
+    let offering = OfferSearcher::new(again.downgrade());
     let (first, answered) = refused(&mut desk, reserve(4, 1), 0);
-    let (last, answered_last) = refused(&mut desk, reserve(4, 1), MAX_TRIES);
+    let (last, answered_last) = refused(&mut desk, reserve(4, 1), MAX_FURTHER_DECISIONS);
     act(&mut desk, &reserve(1, 1)).unwrap();
     offering.publish(published(&desk, 3));
-    offering.look(first);
+    offering.search(first);
     let again = waiting.recv().await.unwrap();
     assert_eq!((again.tries, &again.command), (1, &reserve(4, 1)));
     drop(again);
     assert!(answered.await.is_err(), "whoever decides it again answers");
-    offering.look(last);
+    offering.search(last);
     let found = offers(answered_last.await.unwrap());
     assert_eq!((found.record, found.left_out), (Some(3), true));
     assert!(found.slower.is_none(), "2 Gbit/s are not left any more");
@@ -142,11 +150,11 @@ async fn overload_refuses_at_once_without_offers() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
-    let offering = Offering::new(again.downgrade());
+    let offering = OfferSearcher::new(again.downgrade());
     offering.publish(published(&desk, 2));
     let mut look = || {
         let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
-        offering.look(refused);
+        offering.search(refused);
         answered
     };
     let threads = offering.threads.available_permits() as u32;
@@ -156,7 +164,7 @@ async fn overload_refuses_at_once_without_offers() {
         .acquire_many_owned(threads)
         .await
         .unwrap();
-    let mut waiting: Vec<_> = (0..MAX_OPEN).map(|_| look()).collect();
+    let mut waiting: Vec<_> = (0..MAX_PENDING_REFUSALS).map(|_| look()).collect();
     let beyond = look().await.unwrap();
     assert!(offers(beyond).left_out);
     let began = tokio::time::Instant::now();
@@ -181,15 +189,11 @@ async fn overload_refuses_at_once_without_offers() {
 async fn search_is_cut_short_only_if_others_wait() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
-    let Denied { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
+    let DeniedCommand { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
     let (open, published) = (open.unwrap(), published(&desk, 2));
     let of = |steps: usize| {
         let mut left = 0..steps;
-        renewed(
-            &open,
-            &open.look(|| left.next().is_some()),
-            Some(&published),
-        )
+        current_offers(&open, &open.run(|| left.next().is_some()), Some(&published))
     };
     let (none, first, all) = (of(0).0, of(1).0, of(usize::MAX).0);
     assert!(none.left_out && none.slower.is_none() && none.later.is_none());
@@ -199,7 +203,7 @@ async fn search_is_cut_short_only_if_others_wait() {
     assert!(of(0).1 && of(1).1);
 
     let (again, _waiting) = mpsc::channel(1);
-    let offering = Offering::new(again.downgrade());
+    let offering = OfferSearcher::new(again.downgrade());
     let queue = &offering.queue;
     let looking = u32::try_from(queue.threads).unwrap();
     let _looking = queue.places.try_acquire_many(looking).unwrap();

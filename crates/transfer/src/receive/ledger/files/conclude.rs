@@ -1,16 +1,16 @@
 //! The end of a file that arrived in blocks: it is committed or given up, and its requesters are
 //! answered.
 
-use super::{UNDESCRIBED, Writer, answers, block_answer};
+use super::{UNDESCRIBED, WriterState, answers, block_answer};
 use crate::error::{Failure, FailureKind};
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::receive::ledger::{
-    Action, Ledger, Parts, Placement, Rejected, is_worth_keeping, result,
+    CopyLedger, FileCommit, LedgerAction, LedgerTypes, Rejection, is_worth_keeping, result,
 };
 use crate::tree_hash::Hash;
-use crate::wire::Written;
+use crate::wire::EntryOutcome;
 
-impl<P: Parts> Ledger<P> {
+impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles FILE_END, the sender's hash of a file.
     ///
     /// # Errors
@@ -20,11 +20,11 @@ impl<P: Parts> Ledger<P> {
         id: u64,
         hash: Hash,
         asker: P::Asker,
-        out: &mut Vec<Action<P>>,
-    ) -> Result<(), Rejected> {
+        out: &mut Vec<LedgerAction<P>>,
+    ) -> Result<(), Rejection> {
         let Some(file) = self.files.get_mut(&id) else {
             let outcome = self.recorded(id).ok_or(UNDESCRIBED)?;
-            out.push(Action::Answer(asker, (result(id, outcome), None)));
+            out.push(LedgerAction::Answer(asker, (result(id, outcome), None)));
             return Ok(());
         };
         file.end_asked.push(asker);
@@ -38,8 +38,8 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Checks that FILE_END is valid for an entry.
-    pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejected> {
-        match self.files.contains_key(&id) || self.manifest.has(id) {
+    pub(crate) fn is_described(&self, id: u64) -> Result<(), Rejection> {
+        match self.files.contains_key(&id) || self.manifest.contains(id) {
             true => Ok(()),
             false => Err(UNDESCRIBED),
         }
@@ -47,7 +47,7 @@ impl<P: Parts> Ledger<P> {
 
     /// Compares the hashes if all blocks are in and the sender's is known, and requests the commit
     /// (LH-COPY-22).
-    pub(super) fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
+    pub(super) fn conclude_file(&mut self, id: u64, out: &mut Vec<LedgerAction<P>>) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
         };
@@ -58,16 +58,16 @@ impl<P: Parts> Ledger<P> {
             self.fail_file(id, Failure::new(FailureKind::Verification), out);
             return;
         }
-        let place = match std::mem::replace(&mut file.writer, Writer::Placing) {
-            Writer::Idle(place) => Some(place),
-            Writer::Unopened | Writer::Refused(_) => None,
-            Writer::Writing => {
-                file.writer = Writer::Writing;
+        let place = match std::mem::replace(&mut file.writer, WriterState::Committing) {
+            WriterState::Idle(place) => Some(place),
+            WriterState::Unopened | WriterState::Refused(_) => None,
+            WriterState::Writing => {
+                file.writer = WriterState::Writing;
                 return;
             }
-            Writer::Placing => return,
+            WriterState::Committing => return,
         };
-        out.push(Action::Place(Placement {
+        out.push(LedgerAction::Commit(FileCommit {
             announced: file.announced.clone(),
             hash: ours,
             file: place,
@@ -75,34 +75,38 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Notes the outcome of committing a file.
-    pub(crate) fn file_placed(
+    pub(crate) fn file_committed(
         &mut self,
         id: u64,
-        placed: Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
+        placed: Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         let Some(file) = self.files.get(&id) else {
             return;
         };
         let (announced, root) = (file.announced.clone(), file.tree.root());
         let record = match &root {
-            Some(hash) => Record::File {
+            Some(hash) => ManifestRecord::File {
                 size: announced.size,
                 hash,
             },
-            None => Record::Failed,
+            None => ManifestRecord::Failed,
         };
         let outcome = self.record(&announced.head, record, placed, out);
         self.forget(id, &outcome, out);
     }
 
     /// Fails a file, unless it is being committed, which then decides the outcome.
-    pub(super) fn fail_file(&mut self, id: u64, failure: Failure, out: &mut Vec<Action<P>>) {
-        let Some(file) = self.files.get(&id).filter(|file| !file.is_being_placed()) else {
+    pub(super) fn fail_file(&mut self, id: u64, failure: Failure, out: &mut Vec<LedgerAction<P>>) {
+        let Some(file) = self
+            .files
+            .get(&id)
+            .filter(|file| !file.is_being_committed())
+        else {
             return;
         };
         let announced = file.announced.clone();
-        let outcome = self.record(&announced.head, Record::Failed, Err(failure), out);
+        let outcome = self.record(&announced.head, ManifestRecord::Failed, Err(failure), out);
         self.forget(id, &outcome, out);
     }
 
@@ -110,13 +114,13 @@ impl<P: Parts> Ledger<P> {
     pub(in crate::receive::ledger) fn give_up(
         &mut self,
         id: u64,
-        outcome: &Result<Written, Failure>,
-        out: &mut Vec<Action<P>>,
+        outcome: &Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
     ) {
         if self
             .files
             .get(&id)
-            .is_some_and(|file| !file.is_being_placed())
+            .is_some_and(|file| !file.is_being_committed())
         {
             self.forget(id, outcome, out);
         }
@@ -124,25 +128,30 @@ impl<P: Parts> Ledger<P> {
 
     /// Answers everything that waits for a file, removes what was written of it unless it is
     /// committed, and forgets it.
-    fn forget(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
+    fn forget(
+        &mut self,
+        id: u64,
+        outcome: &Result<EntryOutcome, Failure>,
+        out: &mut Vec<LedgerAction<P>>,
+    ) {
         let Some(file) = self.files.remove(&id) else {
             return;
         };
         self.memory.files = self.memory.files.saturating_sub(file.bytes());
-        let kept = file.is_being_placed() && outcome.is_ok();
+        let kept = file.is_being_committed() && outcome.is_ok();
         if !kept && file.counted > 0 {
-            out.push(Action::Count(-(file.counted as i64)));
+            out.push(LedgerAction::Count(-(file.counted as i64)));
         }
         let failure = outcome.as_ref().err();
         match file.writer {
-            Writer::Idle(place) => {
+            WriterState::Idle(place) => {
                 self.unremoved += 1;
                 let keep = failure.is_some_and(is_worth_keeping);
-                out.push(Action::Discard { file: place, keep });
+                out.push(LedgerAction::Discard { file: place, keep });
             }
             // The writer returns the file later, and is then told what to do with it.
-            Writer::Writing => self.unremoved += 1,
-            Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
+            WriterState::Writing => self.unremoved += 1,
+            WriterState::Unopened | WriterState::Refused(_) | WriterState::Committing => {}
         }
         for (offset, in_flight) in file.in_flight {
             let answer = block_answer(id, offset, failure.cloned());

@@ -6,14 +6,15 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 
 use crate::error::{Failure, FailureKind};
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 use crate::path::RelPath;
 use crate::receive::ledger::{
-    Action, Asked, BlockWrite, Claim, Directory, Expected, Ledger, Parts, Placement, Report, Sent,
+    BlockClass, BlockWrite, CopyLedger, Directory, EntryReport, FileCommit, LedgerAction,
+    LedgerTypes, RequestedEntries, SentKind, SkipClaim,
 };
-use crate::store::{Announced, Comparison, MadeDir};
+use crate::store::{AnnouncedFile, Comparison, MadeDir};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
-use crate::wire::{Block, Frame, Head, Meta, Offer, Written};
+use crate::wire::{Block, EntryHead, EntryOutcome, FileOffer, Frame, Meta};
 
 /// Block size of the files here: 64 KiB, the minimum.
 pub(super) const BLOCK_LOG2: u32 = 16;
@@ -23,7 +24,7 @@ pub(super) const BEGUN_WITH: u64 = 1000;
 
 pub(super) struct Numbers;
 
-impl Parts for Numbers {
+impl LedgerTypes for Numbers {
     /// The stream and the question.
     type Asker = (usize, Question);
     /// The block whose data it is.
@@ -55,7 +56,7 @@ pub(super) fn offered() -> impl Strategy<Value = Offered> {
 /// Kind and fate of an entry of the tree.
 #[derive(Debug, Clone)]
 pub(super) enum Planned {
-    Small(Result<Written, FailureKind>),
+    Small(Result<EntryOutcome, FailureKind>),
     Directory(Result<MadeDir, FailureKind>),
     Unreadable(FailureKind),
     Blocks {
@@ -64,7 +65,7 @@ pub(super) enum Planned {
         /// The block that cannot be written.
         bad_block: Option<u64>,
         wrong_hash: bool,
-        placed: Result<Written, FailureKind>,
+        placed: Result<EntryOutcome, FailureKind>,
         /// Number of questions after which the sender gives it up.
         given_up: Option<usize>,
     },
@@ -84,10 +85,10 @@ pub(super) fn kind() -> impl Strategy<Value = FailureKind> {
     (1u8..=15).prop_map(|code| FailureKind::from_code(code).unwrap())
 }
 
-pub(super) fn fate() -> impl Strategy<Value = Result<Written, FailureKind>> {
+pub(super) fn fate() -> impl Strategy<Value = Result<EntryOutcome, FailureKind>> {
     prop_oneof![
-        3 => Just(Ok(Written::New)),
-        1 => Just(Ok(Written::Same)),
+        3 => Just(Ok(EntryOutcome::New)),
+        1 => Just(Ok(EntryOutcome::Same)),
         1 => kind().prop_map(Err)
     ]
 }
@@ -124,8 +125,8 @@ pub(super) fn planned() -> impl Strategy<Value = Planned> {
     ]
 }
 
-pub(super) fn head(id: u64) -> Head {
-    Head {
+pub(super) fn head(id: u64) -> EntryHead {
+    EntryHead {
         id,
         source: 0,
         path: RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap(),
@@ -158,7 +159,7 @@ pub(super) enum Work {
     Compare(u64),
     Hash(Block),
     Write(BlockWrite<Numbers>),
-    Place(Placement<Numbers>),
+    Place(FileCommit<Numbers>),
     Discard(u64),
     Finish(Vec<Directory>),
 }
@@ -167,7 +168,7 @@ pub(super) enum Work {
 pub(super) struct Run {
     pub(super) plan: Vec<Planned>,
     pub(super) offers: HashMap<u64, Result<Comparison, FailureKind>>,
-    pub(super) ledger: Ledger<Numbers>,
+    pub(super) ledger: CopyLedger<Numbers>,
     /// Questions without an answer, in the order in which the sender will ask them.
     pub(super) unasked: Vec<Question>,
     /// Questions on their way to the receiver or unanswered there, by stream.
@@ -175,7 +176,7 @@ pub(super) struct Run {
     pub(super) work: Vec<Work>,
     pub(super) questions_of: HashMap<u64, usize>,
     pub(super) answers: HashMap<Question, Vec<(Frame, Option<Frame>)>>,
-    pub(super) reports: HashMap<u64, Report>,
+    pub(super) reports: HashMap<u64, EntryReport>,
     pub(super) counted: i64,
     pub(super) writing: HashSet<u64>,
     pub(super) open: HashSet<u64>,
@@ -207,7 +208,7 @@ impl Run {
         Self {
             plan,
             offers,
-            ledger: Ledger::new(Asked::Anything, 1, BEGUN_WITH),
+            ledger: CopyLedger::new(RequestedEntries::Anything, 1, BEGUN_WITH),
             unasked,
             asked: vec![HashSet::new(); 3],
             work: Vec::new(),
@@ -226,7 +227,7 @@ impl Run {
     /// Passes an event to the ledger, and checks what must hold of its actions.
     fn event<R>(
         &mut self,
-        event: impl FnOnce(&mut Ledger<Numbers>, &mut Vec<Action<Numbers>>) -> R,
+        event: impl FnOnce(&mut CopyLedger<Numbers>, &mut Vec<LedgerAction<Numbers>>) -> R,
     ) -> R {
         let mut out = Vec::new();
         let result = event(&mut self.ledger, &mut out);
@@ -234,35 +235,35 @@ impl Run {
         self.actions += out.len();
         let others = out
             .iter()
-            .filter(|action| !matches!(action, Action::Answer(..)))
+            .filter(|action| !matches!(action, LedgerAction::Answer(..)))
             .count();
         assert!(others <= 5, "bounded work");
         for action in out {
             match action {
-                Action::Answer((stream, question), answer) => {
+                LedgerAction::Answer((stream, question), answer) => {
                     // Answers to questions of a dead stream are dropped.
                     if self.asked[stream].remove(&question) {
                         self.unasked.retain(|one| *one != question);
                     }
                     self.answers.entry(question).or_default().push(answer);
                 }
-                Action::Write(write) => {
+                LedgerAction::Write(write) => {
                     assert!(self.writing.insert(write.block.id), "one writer at a time");
                     assert_eq!(write.data, (write.block.id, write.block.offset));
                     self.work.push(Work::Write(write));
                 }
-                Action::Place(placement) => {
+                LedgerAction::Commit(placement) => {
                     assert!(!self.writing.contains(&placement.announced.head.id));
                     self.open.remove(&placement.announced.head.id);
                     self.work.push(Work::Place(placement));
                 }
-                Action::Discard { file, .. } => self.work.push(Work::Discard(file)),
-                Action::Report(report) => {
+                LedgerAction::Discard { file, .. } => self.work.push(Work::Discard(file)),
+                LedgerAction::Report(report) => {
                     let before = self.reports.insert(report.head.id, report);
                     assert!(before.is_none(), "reported twice: {before:?}");
                 }
-                Action::Count(bytes) => self.counted += bytes,
-                Action::Finish(directories) => {
+                LedgerAction::Count(bytes) => self.counted += bytes,
+                LedgerAction::Finish(directories) => {
                     assert!(
                         self.open.is_empty() && self.writing.is_empty(),
                         "nothing is left behind"
@@ -295,7 +296,7 @@ impl Run {
         match question {
             Question::Entry(id) => {
                 let planned = self.plan[id as usize].clone();
-                self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+                self.event(|ledger, _| ledger.admit(&head(id), SentKind::File))
                     .unwrap();
                 if let Planned::Unreadable(kind) = planned {
                     return self.event(|ledger, out| {
@@ -308,10 +309,12 @@ impl Run {
                 }
             }
             Question::Offer(id) => {
-                self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+                self.event(|ledger, _| ledger.admit(&head(id), SentKind::File))
                     .unwrap();
                 let offer = self.offer(id);
-                if self.event(|ledger, out| ledger.claimed(Claim::Offer(&offer), asker, out)) {
+                if self
+                    .event(|ledger, out| ledger.handle_claim(SkipClaim::Offer(&offer), asker, out))
+                {
                     self.work.push(Work::Compare(id));
                 }
             }
@@ -321,19 +324,21 @@ impl Run {
                 }
                 self.announce(id);
                 let block = block_of(id, offset, self.plan[id as usize].size());
-                let expected = self.event(|ledger, _| ledger.expects(&block)).unwrap();
-                if let Expected::Wanted {
-                    has_place: false, ..
+                let expected = self
+                    .event(|ledger, _| ledger.classify_block(&block))
+                    .unwrap();
+                if let BlockClass::Wanted {
+                    has_permit: false, ..
                 } = expected
                 {
-                    let spare = self.event(|ledger, out| ledger.give_place(id, Ok(id), out));
+                    let spare = self.event(|ledger, out| ledger.assign_permit(id, Ok(id), out));
                     assert_eq!(spare, None);
                     self.open.insert(id);
-                    let spare = self.event(|ledger, out| ledger.give_place(id, Ok(id), out));
+                    let spare = self.event(|ledger, out| ledger.assign_permit(id, Ok(id), out));
                     assert_eq!(spare, Some(id), "a second place goes back");
                 }
-                if self.event(|ledger, out| ledger.block(&block, asker, out)) {
-                    assert_ne!(expected, Expected::Settled);
+                if self.event(|ledger, out| ledger.block_arrived(&block, asker, out)) {
+                    assert_ne!(expected, BlockClass::Settled);
                     self.work.push(Work::Hash(block));
                 }
             }
@@ -361,8 +366,8 @@ impl Run {
         }
     }
 
-    fn offer(&self, id: u64) -> Offer {
-        Offer {
+    fn offer(&self, id: u64) -> FileOffer {
+        FileOffer {
             head: head(id),
             meta: Meta::default(),
             size: self.plan[id as usize].size(),
@@ -371,14 +376,14 @@ impl Run {
     }
 
     fn announce(&mut self, id: u64) {
-        let announced = Announced {
+        let announced = AnnouncedFile {
             head: head(id),
             meta: Meta::default(),
             size: self.plan[id as usize].size(),
             block_log2: BLOCK_LOG2,
             identity: None,
         };
-        self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
+        self.event(|ledger, _| ledger.admit(&head(id), SentKind::File))
             .unwrap();
         self.event(|ledger, out| ledger.announce(announced, &[], out))
             .unwrap();
@@ -393,7 +398,7 @@ impl Run {
                 given_up: Some(after),
                 ..
             } if *asked > *after => {
-                let failure = Failure::with(FailureKind::Changed, "while it was read");
+                let failure = Failure::with_detail(FailureKind::Changed, "while it was read");
                 self.event(|ledger, out| ledger.failed(&head(id), failure, asker, out));
                 true
             }
@@ -406,11 +411,11 @@ impl Run {
         if self.work.is_empty() {
             return;
         }
-        let failure = |kind: FailureKind| Failure::with(kind, "in words");
+        let failure = |kind: FailureKind| Failure::with_detail(kind, "in words");
         match self.work.remove(which % self.work.len()) {
             Work::Entry(id) => match self.plan[id as usize].clone() {
                 Planned::Small(fate) => {
-                    let record = Record::File {
+                    let record = ManifestRecord::File {
                         size: 10,
                         hash: &[id as u8; 32],
                     };
@@ -429,7 +434,9 @@ impl Run {
             Work::Compare(id) => {
                 let offer = self.offer(id);
                 let compared = self.offers[&id].map_err(failure);
-                self.event(|ledger, out| ledger.compared(Claim::Offer(&offer), compared, out));
+                self.event(|ledger, out| {
+                    ledger.claim_checked(SkipClaim::Offer(&offer), compared, out)
+                });
             }
             Work::Hash(block) => {
                 let hash = hash_of(block.offset, self.plan[block.id as usize].size());
@@ -457,7 +464,7 @@ impl Run {
                 };
                 assert_eq!(placement.hash, root_of(placement.announced.size));
                 let placed = placed.map_err(failure);
-                self.event(|ledger, out| ledger.file_placed(id, placed, out));
+                self.event(|ledger, out| ledger.file_committed(id, placed, out));
             }
             Work::Discard(file) => {
                 assert!(self.open.remove(&file));
@@ -479,7 +486,8 @@ impl Run {
     /// Asks and works until the copy is over.
     pub(super) fn settle(&mut self) {
         let entries = self.plan.len() as u64;
-        self.event(|ledger, out| ledger.end(entries, out)).unwrap();
+        self.event(|ledger, out| ledger.handle_end(entries, out))
+            .unwrap();
         for _ in 0..10_000 {
             if self.ledger.conclusion().is_some() && self.unasked.is_empty() {
                 return;

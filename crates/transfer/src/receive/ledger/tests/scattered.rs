@@ -8,24 +8,24 @@ const SIZE: u64 = 2 * RUNS * BLOCK;
 
 /// Delivers and writes every other block, up to `count` of them. Stops early when the file fails.
 fn write_alternate_blocks(
-    ledger: &mut Ledger<Numbers>,
+    ledger: &mut CopyLedger<Numbers>,
     count: u64,
-    mut before_each: impl FnMut(&mut Ledger<Numbers>),
+    mut before_each: impl FnMut(&mut CopyLedger<Numbers>),
 ) -> Option<FailureKind> {
     let mut out = Vec::new();
     ledger.announce(announced(0, SIZE), &[], &mut out).unwrap();
-    ledger.give_place(0, Ok(0), &mut out);
+    ledger.assign_permit(0, Ok(0), &mut out);
     for n in 0..count {
         before_each(ledger);
         let (offset, mut out) = (2 * n * BLOCK, Vec::new());
         let (block, asker) = (block_of(0, offset, SIZE), (0, Question::Block(0, offset)));
-        assert!(ledger.block(&block, asker, &mut out));
+        assert!(ledger.block_arrived(&block, asker, &mut out));
         ledger.block_hashed(block, BlockHash::from_bytes([1; 32]), (0, offset), &mut out);
-        assert!(matches!(out[..], [Action::Write(_)]));
+        assert!(matches!(out[..], [LedgerAction::Write(_)]));
         out.clear();
         ledger.block_written(0, offset, 0, Ok(()), &mut out);
         let failure = out.iter().find_map(|action| match action {
-            Action::Report(report) => report.outcome.clone().err(),
+            LedgerAction::Report(report) => report.outcome.clone().err(),
             _ => None,
         });
         if let Some(failure) = failure {
@@ -48,10 +48,10 @@ fn lh_copy_30_scattered_blocks_do_not_fail_a_file() {
 fn lh_copy_30_memory_share_bounds_scattered_blocks() {
     const ROOM: u64 = 1 << 20;
     let mut ledger = ledger();
-    let refusal = Exhausted::Share(Resource::Bookkeeping);
-    let give_room = |ledger: &mut Ledger<Numbers>| {
-        let refusal = (ledger.bytes() + EVENT_BYTES > ROOM).then_some(refusal);
-        ledger.give_room(ROOM, refusal);
+    let refusal = ResourceExhausted::Share(Resource::Bookkeeping);
+    let give_room = |ledger: &mut CopyLedger<Numbers>| {
+        let refusal = (ledger.bytes() + MAX_EVENT_BYTES > ROOM).then_some(refusal);
+        ledger.set_room(ROOM, refusal);
         assert!(ledger.bytes() <= ROOM, "it takes more than its share");
     };
     let failure = write_alternate_blocks(&mut ledger, RUNS, give_room);

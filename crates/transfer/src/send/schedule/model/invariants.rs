@@ -30,10 +30,10 @@ impl Schedule {
             let blocks = self.blocks_out(*id);
             subjects += usize::from(whole) + blocks.len();
             match &tracked.stage {
-                Stage::Offered | Stage::Whole | Stage::Failed(_) => {
+                SendStage::Offered | SendStage::Whole | SendStage::Failed(_) => {
                     assert!(whole && blocks.is_empty(), "{id} is lost")
                 }
-                Stage::Blocks(None) => {
+                SendStage::Blocks(None) => {
                     unopened += usize::from(self.unopened.contains(id));
                     let waits = self.unopened.contains(id) && blocks.is_empty();
                     assert!(
@@ -41,7 +41,7 @@ impl Schedule {
                         "{id} is lost before it is open"
                     );
                 }
-                Stage::Blocks(Some(open)) => {
+                SendStage::Blocks(Some(open)) => {
                     open.check();
                     let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
                     assert_eq!(
@@ -58,7 +58,11 @@ impl Schedule {
         let queued_bytes: u64 = self.queued.iter().map(|entry| entry.unsent_bytes()).sum();
         assert_eq!(self.queued_bytes, queued_bytes);
         entry_bytes += self.queued.iter().map(|entry| entry.memory()).sum::<u64>();
-        entry_bytes += self.links.all_waiting().map(Entry::memory).sum::<u64>();
+        entry_bytes += self
+            .links
+            .all_waiting()
+            .map(SourceEntry::memory)
+            .sum::<u64>();
         let waiting = self.links.all_waiting().count();
         assert_eq!(self.links.waiting(), waiting);
         assert_eq!(
@@ -85,7 +89,7 @@ impl Schedule {
             .returned
             .iter()
             .filter_map(|subject| match subject.part {
-                Part::Block(offset) if subject.entry == id => Some(offset),
+                SubjectPart::Block(offset) if subject.entry == id => Some(offset),
                 _ => None,
             });
         let all: BTreeSet<u64> = back.chain(self.in_flight.blocks_of(id)).collect();

@@ -3,7 +3,7 @@
 
 use super::sender::nth;
 use super::*;
-use crate::manifest::Record;
+use crate::manifest::ManifestRecord;
 
 /// A file that is arriving in blocks.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl World {
     }
 
     /// Returns true if an offered file exists, and records that outcome.
-    fn compare(&mut self, entry: &Entry, offered: Option<(u64, Hash)>) -> bool {
+    fn compare(&mut self, entry: &SourceEntry, offered: Option<(u64, Hash)>) -> bool {
         let id = entry.head.id;
         let count = self.comparisons.entry(id).or_default();
         *count += 1;
@@ -135,14 +135,14 @@ impl World {
         let (size, content) = nth(there, *count - 1);
         let (is_there, record) = match (&offered, self.compare) {
             (Some((of_size, hash)), Compare::Content) => {
-                let record = Record::File { size, hash };
+                let record = ManifestRecord::File { size, hash };
                 ((size, [content; 32]) == (*of_size, *hash), record)
             }
             (None, Compare::SizeAndTime) => {
                 let mtime = entry.meta.mtime;
                 (
                     size == *found && content == 0,
-                    Record::Unchanged { size, mtime },
+                    ManifestRecord::Unchanged { size, mtime },
                 )
             }
             _ => panic!("offered in another way than was said"),
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Returns true if a file can be linked to one in place, and records that outcome.
-    fn link(&mut self, entry: &Entry) -> bool {
+    fn link(&mut self, entry: &SourceEntry) -> bool {
         let id = entry.head.id;
         assert!(self.understands_links, "nobody said that it does");
         let Plan::File {
@@ -183,7 +183,7 @@ impl World {
         *count += 1;
         let can = nth(can_link, *count - 1);
         if can {
-            let record = Record::HardLink {
+            let record = ManifestRecord::HardLink {
                 size: entry.size(),
                 source: first.source,
                 path: &first.path,
@@ -213,10 +213,10 @@ impl World {
     fn write(&mut self, id: u64, content: Option<Option<(u64, Hash)>>) {
         let path = RelPath::from_bytes(format!("e{id}").as_bytes()).unwrap();
         let record = match (&self.plans[id as usize], &content) {
-            (Plan::Directory, Some(_)) => Record::Directory,
-            (Plan::Link, Some(_)) => Record::Symlink { target: b"t" },
-            (_, Some(Some((size, hash)))) => Record::File { size: *size, hash },
-            _ => Record::Failed,
+            (Plan::Directory, Some(_)) => ManifestRecord::Directory,
+            (Plan::Link, Some(_)) => ManifestRecord::Symlink { target: b"t" },
+            (_, Some(Some((size, hash)))) => ManifestRecord::File { size: *size, hash },
+            _ => ManifestRecord::Failed,
         };
         if self.manifest.record(id, 0, &path, record) {
             let outcome = match content {

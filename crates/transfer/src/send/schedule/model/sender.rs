@@ -8,7 +8,7 @@ impl World {
         let Some(work) = self.readers.get_mut(&stream).and_then(VecDeque::pop_front) else {
             return;
         };
-        let Work::Entry(entry) = &work else {
+        let StreamWork::Entry(entry) = &work else {
             return self.read_blocks(stream, work);
         };
         let id = entry.head.id;
@@ -24,7 +24,7 @@ impl World {
         let said = if fails {
             let failure = Failure::new(FailureKind::Io);
             self.schedule.failed(stream, id, &failure, self.now);
-            Say::Failure(failure)
+            WholeFileMessage::Failure(failure)
         } else if size > BLOCK {
             self.schedule.grew(stream, id, self.now)
         } else {
@@ -32,9 +32,9 @@ impl World {
                 .whole_read(stream, id, size, content.1, self.now)
         };
         match said {
-            Say::File => self.send(stream, Sent::Whole(entry.clone(), Some(content))),
-            Say::Failure(_) => self.send(stream, Sent::Failed(entry.clone())),
-            Say::Nothing => {}
+            WholeFileMessage::File => self.send(stream, Sent::Whole(entry.clone(), Some(content))),
+            WholeFileMessage::Failure(_) => self.send(stream, Sent::Failed(entry.clone())),
+            WholeFileMessage::Nothing => {}
         }
     }
 
@@ -49,12 +49,12 @@ impl World {
         }
     }
 
-    fn read_blocks(&mut self, stream: StreamId, work: Work) {
+    fn read_blocks(&mut self, stream: StreamId, work: StreamWork) {
         match work {
-            Work::Offer { file, content } => self.send(stream, Sent::Offer(file, content)),
-            Work::Link(file) => self.send(stream, Sent::Link(file)),
-            Work::ReadOffer(entry) => self.read_offer(stream, entry),
-            Work::Open {
+            StreamWork::Offer { file, content } => self.send(stream, Sent::Offer(file, content)),
+            StreamWork::Link(file) => self.send(stream, Sent::Link(file)),
+            StreamWork::ReadOffer(entry) => self.read_offer(stream, entry),
+            StreamWork::Open {
                 file: entry,
                 offered,
             } => {
@@ -78,21 +78,21 @@ impl World {
                 }
                 self.read_block(stream, entry, 0);
             }
-            Work::Block { file, offset } => self.read_block(stream, file, offset),
-            Work::Complete { file, hash } => self.conclude(stream, file, hash),
-            Work::FileEnd { file, hash } => {
+            StreamWork::Block { file, offset } => self.read_block(stream, file, offset),
+            StreamWork::Complete { file, hash } => self.conclude(stream, file, hash),
+            StreamWork::FileEnd { file, hash } => {
                 let id = file.head.id;
                 if let Some(&(size, _)) = self.open.get(&id) {
                     self.send(stream, Sent::FileEnd { id, hash, size });
                 }
             }
-            Work::Failed(entry, _) => self.send(stream, Sent::Failed(entry)),
-            Work::End { entries, .. } => self.send(stream, Sent::End(entries)),
-            Work::Entry(_) => unreachable!(),
+            StreamWork::Failed(entry, _) => self.send(stream, Sent::Failed(entry)),
+            StreamWork::End { entries, .. } => self.send(stream, Sent::End(entries)),
+            StreamWork::Entry(_) => unreachable!(),
         }
     }
 
-    fn read_offer(&mut self, stream: StreamId, entry: Arc<Entry>) {
+    fn read_offer(&mut self, stream: StreamId, entry: Arc<SourceEntry>) {
         let id = entry.head.id;
         let (n, fails) = self.reading(id);
         let Plan::File {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    fn read_block(&mut self, stream: StreamId, entry: Arc<Entry>, offset: u64) {
+    fn read_block(&mut self, stream: StreamId, entry: Arc<SourceEntry>, offset: u64) {
         let id = entry.head.id;
         let Some((size, content)) = self.open.get(&id).copied() else {
             return;
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Concludes a file that has been read or is at the receiver.
-    fn conclude(&mut self, stream: StreamId, entry: Arc<Entry>, hash: Hash) {
+    fn conclude(&mut self, stream: StreamId, entry: Arc<SourceEntry>, hash: Hash) {
         let id = entry.head.id;
         let Some((size, content)) = self.open.get(&id).copied() else {
             return;
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    fn fail(&mut self, stream: StreamId, entry: Arc<Entry>) {
+    fn fail(&mut self, stream: StreamId, entry: Arc<SourceEntry>) {
         let failure = Failure::new(FailureKind::Changed);
         self.schedule
             .failed(stream, entry.head.id, &failure, self.now);

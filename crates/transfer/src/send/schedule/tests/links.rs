@@ -17,7 +17,7 @@ fn keeping(understood: bool) -> Schedule {
 fn find(schedule: &mut Schedule, inode: u64, names: u64, size: u64) {
     let number = schedule.totals().entries;
     let path = RelPath::from_bytes(format!("f{number}").as_bytes()).unwrap();
-    let inode = Inode {
+    let inode = SourceInode {
         device: 1,
         number: inode,
     };
@@ -25,7 +25,7 @@ fn find(schedule: &mut Schedule, inode: u64, names: u64, size: u64) {
     schedule.check();
 }
 
-fn answer(schedule: &mut Schedule, id: u64, outcome: Result<Written, Failure>) {
+fn answer(schedule: &mut Schedule, id: u64, outcome: Result<EntryOutcome, Failure>) {
     schedule.answered(id, outcome, secs(0));
     schedule.check();
 }
@@ -35,9 +35,9 @@ fn write(schedule: &mut Schedule, id: u64, size: u64) {
     assert_eq!(take(schedule, 1, secs(0)), [format!("entry {id}")]);
     assert_eq!(
         schedule.whole_read(1, id, size, [id as u8; 32], secs(0)),
-        Say::File
+        WholeFileMessage::File
     );
-    answer(schedule, id, Ok(Written::New));
+    answer(schedule, id, Ok(EntryOutcome::New));
 }
 
 #[test]
@@ -47,20 +47,23 @@ fn links_wait_until_the_first_name_is_in_place() {
         find(&mut schedule, 7, 4, 9);
     }
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
-    assert_eq!(schedule.whole_read(1, 0, 9, [1; 32], secs(0)), Say::File);
+    assert_eq!(
+        schedule.whole_read(1, 0, 9, [1; 32], secs(0)),
+        WholeFileMessage::File
+    );
     assert!(take(&mut schedule, 1, secs(0)).is_empty());
-    answer(&mut schedule, 0, Ok(Written::Same));
+    answer(&mut schedule, 0, Ok(EntryOutcome::Same));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["link 1", "link 2"]);
     // A name that is found later need not wait.
     find(&mut schedule, 7, 4, 9);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["link 3"]);
     for id in 1..=3 {
-        answer(&mut schedule, id, Ok(Written::Linked));
+        answer(&mut schedule, id, Ok(EntryOutcome::Linked));
     }
     assert_eq!(schedule.bytes_done(), 4 * 9);
     // All of its names were found, so it is forgotten. The next file with that number is another
     // one.
-    assert_eq!(schedule.memory(), Memory::default());
+    assert_eq!(schedule.memory(), ScheduleMemory::default());
     find(&mut schedule, 7, 2, 9);
     write(&mut schedule, 4, 9);
 }
@@ -92,7 +95,7 @@ fn wanted_link_is_sent_as_a_file_unless_answered_earlier() {
     schedule.check();
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 2"]);
     // The request was made on a stream that was lost, and succeeded there.
-    answer(&mut schedule, 2, Ok(Written::Linked));
+    answer(&mut schedule, 2, Ok(EntryOutcome::Linked));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 1"]);
 }
 
@@ -105,9 +108,12 @@ fn receiver_without_hard_links_gets_files() {
     }
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "entry 1"]);
     for id in 0..2 {
-        assert_eq!(schedule.whole_read(1, id, 9, [1; 32], secs(0)), Say::File);
+        assert_eq!(
+            schedule.whole_read(1, id, 9, [1; 32], secs(0)),
+            WholeFileMessage::File
+        );
     }
-    answer(&mut schedule, 0, Ok(Written::New));
+    answer(&mut schedule, 0, Ok(EntryOutcome::New));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 2"]);
     // The answer about the other name also decides about its own names.
     answer(&mut schedule, 1, Err(Failure::new(FailureKind::DiskFull)));
@@ -137,6 +143,6 @@ fn link_memory_is_bounded_and_excess_names_are_files() {
 
 fn find_unchecked(schedule: &mut Schedule, number: u64) {
     let path = RelPath::from_bytes(&[b'x'; 200]).unwrap();
-    let inode = Inode { device: 1, number };
+    let inode = SourceInode { device: 1, number };
     schedule.found_linked(0, path, Meta::default(), 1, (inode, 9));
 }

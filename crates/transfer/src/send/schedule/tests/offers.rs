@@ -37,10 +37,10 @@ fn lh_copy_39_little_is_sent_before_the_report() {
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
     schedule.actions();
     schedule.reported_presence(true, secs(0));
-    assert_eq!(schedule.actions().wake, Wake::All);
+    assert_eq!(schedule.actions().wake, WakeTarget::All);
     // No answer is awaited any more, so sending continues.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
-    schedule.answered(1, Ok(Written::Unchanged), secs(1));
+    schedule.answered(1, Ok(EntryOutcome::Unchanged), secs(1));
     assert_eq!(schedule.bytes_done(), 3 << 20);
     assert_eq!(
         take(&mut schedule, 2, secs(1)),
@@ -60,11 +60,11 @@ fn lh_copy_41_wanted_files_are_sent_first() {
         take(&mut schedule, 1, secs(0)).is_empty(),
         "the answers are waited for"
     );
-    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    schedule.answered(0, Ok(EntryOutcome::Unchanged), secs(1));
     let result = schedule.actions().result.unwrap();
     assert_eq!(
         (result.outcome, result.content),
-        (Ok(Written::Unchanged), Some((10, None)))
+        (Ok(EntryOutcome::Unchanged), Some((10, None)))
     );
     schedule.wanted(1, secs(1));
     schedule.wanted(2, secs(1));
@@ -79,7 +79,7 @@ fn lh_copy_41_wanted_files_are_sent_first() {
     let mut plain = with_files(&[1]);
     assert_eq!(take(&mut plain, 1, secs(0)), ["entry 0", "end of 1"]);
     plain.wanted(0, secs(0));
-    plain.answered(0, Ok(Written::Unchanged), secs(0));
+    plain.answered(0, Ok(EntryOutcome::Unchanged), secs(0));
     assert!(plain.actions().result.is_none());
     plain.check();
 }
@@ -94,7 +94,7 @@ fn lh_copy_40_offer_is_read_once_and_repeated_unchanged() {
     );
     schedule.reported_presence(true, secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["read 0", "read 1"]);
-    schedule.answered(0, Ok(Written::Unchanged), secs(0));
+    schedule.answered(0, Ok(EntryOutcome::Unchanged), secs(0));
     assert!(
         schedule.actions().result.is_none(),
         "nothing was said of it"
@@ -104,7 +104,7 @@ fn lh_copy_40_offer_is_read_once_and_repeated_unchanged() {
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["offer 0 of 11", "read 1"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 2"]);
-    schedule.answered(0, Ok(Written::Unchanged), secs(1));
+    schedule.answered(0, Ok(EntryOutcome::Unchanged), secs(1));
     let result = schedule.actions().result.unwrap();
     assert_eq!(result.content, Some((11, Some([1; 32]))));
     assert_eq!(schedule.offer_read(0, 12, [2; 32]), None);
@@ -131,7 +131,7 @@ fn file_offered_with_data_waits_if_it_may_exist() {
     assert!(take(&mut wanted, 1, secs(0)).is_empty());
     wanted.actions();
     wanted.wanted(0, secs(1));
-    assert_eq!(wanted.actions().wake, Wake::All);
+    assert_eq!(wanted.actions().wake, WakeTarget::All);
     assert_eq!(take(&mut wanted, 1, secs(1)), ["block 0 262144"]);
     let mut nothing = begun();
     nothing.reported_presence(false, secs(0));

@@ -4,9 +4,9 @@ use std::path::{Path as FilePath, PathBuf};
 
 use super::*;
 use crate::store::destination::tests::outcome;
-use crate::store::{Announced, Store, WriteOptions};
+use crate::store::{AnnouncedFile, FileStore, WriteOptions};
 use crate::tree_hash::BlockHasher;
-use crate::wire::{Block, Extent, Head, Token, Written};
+use crate::wire::{Block, CopyToken, EntryHead, EntryOutcome, Extent};
 
 /// A test directory, and the number of the last copy of the tree `d` into it.
 struct Bench(tempfile::TempDir, Cell<u8>);
@@ -20,24 +20,24 @@ impl Bench {
         self.0.path().join(path)
     }
 
-    fn copy(&self, overwrite: bool) -> Destination {
+    fn copy(&self, overwrite: bool) -> CopyDestination {
         let options = WriteOptions {
             overwrite,
             ..Default::default()
         };
         // Temporary names of two copies differ.
         self.1.set(self.1.get() + 1);
-        let token = Token([self.1.get(); 16]);
-        Destination::local(self.0.path(), vec![b"d".to_vec()], options, token).unwrap()
+        let token = CopyToken([self.1.get(); 16]);
+        CopyDestination::local(self.0.path(), vec![b"d".to_vec()], options, token).unwrap()
     }
 
     /// Creates directory `d`, puts the files into it, and finishes it.
     fn complete(
         &self,
-        copy: &Destination,
+        copy: &CopyDestination,
         meta: &Meta,
         files: &[&str],
-    ) -> Vec<Result<Written, Failure>> {
+    ) -> Vec<Result<EntryOutcome, Failure>> {
         let made = copy.make_dir(&head(""), meta).unwrap();
         let written = files.iter().map(|file| small(copy, file)).collect();
         copy.finish_dir(&head(""), made, meta).unwrap();
@@ -50,8 +50,8 @@ impl Bench {
     }
 }
 
-fn head(path: &str) -> Head {
-    Head {
+fn head(path: &str) -> EntryHead {
+    EntryHead {
         id: 1,
         source: 0,
         path: RelPath::from_typed(path.as_bytes()).unwrap(),
@@ -65,7 +65,7 @@ fn meta(mode: u32, seconds: i64) -> Meta {
     }
 }
 
-fn small(copy: &Destination, path: &str) -> Result<Written, Failure> {
+fn small(copy: &CopyDestination, path: &str) -> Result<EntryOutcome, Failure> {
     let hash = *blake3::hash(b"x").as_bytes();
     let head = head(path);
     outcome(|done| copy.write_small(&head, &meta(0o644, 3), b"x", &hash, done))
@@ -114,7 +114,7 @@ fn unchanged_tree_leaves_its_directories_alone() {
     let written = bench.complete(&bench.copy(false), &meta(0o700, 9), &["one"]);
     assert_eq!(
         (written, bench.mode_and_time("d")),
-        (vec![Ok(Written::Same)], (0o755, 7))
+        (vec![Ok(EntryOutcome::Same)], (0o755, 7))
     );
 }
 
@@ -145,8 +145,13 @@ fn overwriting_sets_mode_and_time_of_every_directory() {
         overwrite: true,
         ..Default::default()
     };
-    let whole =
-        Destination::local(&bench.path("d"), vec![Vec::new()], options, Token([1; 16])).unwrap();
+    let whole = CopyDestination::local(
+        &bench.path("d"),
+        vec![Vec::new()],
+        options,
+        CopyToken([1; 16]),
+    )
+    .unwrap();
     bench.complete(&whole, &meta(0o711, 8), &["two"]);
     assert_eq!(bench.mode_and_time("d"), (0o1711, 8));
 }
@@ -156,11 +161,11 @@ fn target_created_by_an_ended_copy_is_finished() {
     let bench = Bench::new();
     let copy = || {
         let target = bench.path("new/");
-        Destination::local(
+        CopyDestination::local(
             &target,
             vec![Vec::new()],
             WriteOptions::default(),
-            Token([1; 16]),
+            CopyToken([1; 16]),
         )
         .unwrap()
     };
@@ -186,7 +191,7 @@ fn inherited_set_group_id_is_kept() {
 fn removing_a_temporary_name_restores_a_finished_directory() {
     let bench = Bench::new();
     let orphan = bench.copy(false);
-    let large = Announced {
+    let large = AnnouncedFile {
         head: head("large"),
         meta: meta(0o644, 3),
         size: 2,
@@ -209,10 +214,10 @@ fn file_of_the_same_size_is_only_compared() {
     std::fs::write(bench.path("d/large"), "ab").unwrap();
     let copy = bench.copy(false);
     for (content, expected) in [
-        (b"ab", Ok(Written::Same)),
+        (b"ab", Ok(EntryOutcome::Same)),
         (b"ac", Err(FailureKind::Exists)),
     ] {
-        let large = Announced {
+        let large = AnnouncedFile {
             head: head("large"),
             meta: meta(0o644, 3),
             size: 2,
@@ -264,7 +269,7 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
     .unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(bench.path("d/socket")).unwrap();
     for (name, kind) in [("fifo", "a FIFO"), ("socket", "a socket")] {
-        let refused = Failure::with(FailureKind::WrongKind, kind);
+        let refused = Failure::with_detail(FailureKind::WrongKind, kind);
         assert_eq!(small(&copy, name), Err(refused.clone()));
         assert_eq!(
             copy.write_symlink(&head(name), &meta(0o777, 3), b"x"),
@@ -276,7 +281,7 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
             size: 1,
         };
         assert_eq!(copy.link(&link), Err(refused.clone()));
-        let large = Announced {
+        let large = AnnouncedFile {
             head: head(name),
             meta: meta(0o644, 3),
             size: 2,
@@ -290,7 +295,7 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
         assert!(there.is_fifo() || there.is_socket());
     }
     // A directory that appeared while the file arrived.
-    let large = Announced {
+    let large = AnnouncedFile {
         head: head("late"),
         meta: meta(0o644, 3),
         size: 2,
@@ -310,6 +315,6 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
     });
     assert_eq!(
         placed,
-        Err(Failure::with(FailureKind::WrongKind, "a socket"))
+        Err(Failure::with_detail(FailureKind::WrongKind, "a socket"))
     );
 }

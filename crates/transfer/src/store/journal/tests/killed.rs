@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{BLOCK_LOG2, Random, TICK, block_of, content, identity, is_hole, is_true, subtree_of};
 use crate::store::confine::Dir;
-use crate::store::journal::{Action, DirStorage, Flushed, Journal};
+use crate::store::journal::{DirStorage, FlushResult, Journal, JournalAction};
 
 const SIZE: usize = 1500 * super::BLOCK + 3;
 /// Maximum number of kills.
@@ -73,9 +73,9 @@ fn writes_until_it_is_killed() {
         if is_time && journal.note(now) {
             report("recorded", written);
         }
-        if journal.poll(now) == Action::Flush {
+        if journal.poll(now) == JournalAction::Flush {
             let asked = journal.at_risk(now).bytes;
-            assert_eq!(journal.flush(|| now), Ok(Flushed::Recorded));
+            assert_eq!(journal.flush(|| now), Ok(FlushResult::Recorded));
             recorded += asked;
             report("recorded", recorded);
         }

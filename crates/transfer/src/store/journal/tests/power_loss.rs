@@ -11,13 +11,13 @@ use super::{
     BLOCK, BLOCK_LOG2, Random, TICK, block_of, content, identity, is_hole, is_true, subtree_of,
 };
 use crate::error::Failure;
-use crate::store::journal::{Action, Flushed, Journal};
+use crate::store::journal::{FlushResult, Journal, JournalAction};
 
 const TARGET: &str = "target";
 
 /// End of a life of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum LifeEnd {
     /// By `kill -9`: written data is there.
     Kill,
     /// By a power loss: unsynced data is lost, or a part of it.
@@ -25,7 +25,7 @@ enum End {
 }
 
 /// One copy through all of its lives.
-struct Copy {
+struct CopyLives {
     disk: SimDisk,
     content: Vec<u8>,
     random: Random,
@@ -40,7 +40,7 @@ struct Copy {
     blocks_per_flush: usize,
 }
 
-impl Copy {
+impl CopyLives {
     fn new(size: usize, seed: u64, blocks_per_flush: usize) -> Self {
         Self {
             disk: SimDisk::default(),
@@ -59,12 +59,12 @@ impl Copy {
 
     /// Simulates one life, which ends as told with its `last_step`-th change. Returns true if the
     /// file was finished, as far as the copy knows.
-    fn live(&mut self, last_step: Option<u32>, end: End) -> bool {
+    fn live(&mut self, last_step: Option<u32>, end: LifeEnd) -> bool {
         self.disk.end_at(last_step);
         let finished = self.run().is_ok();
         assert!(finished || last_step.is_some());
         self.disk.end_at(None);
-        if end == End::PowerLoss {
+        if end == LifeEnd::PowerLoss {
             self.disk.fail_power(&mut self.random);
             self.noted.clear();
         }
@@ -107,7 +107,7 @@ impl Copy {
             if self.random.below(self.blocks_per_flush) == 0 {
                 now += TICK * 20;
             }
-            if journal.poll(now) == Action::Flush {
+            if journal.poll(now) == JournalAction::Flush {
                 let asked = written.clone();
                 // Another thread writes on.
                 if let Some(n) = left.pop() {
@@ -115,13 +115,13 @@ impl Copy {
                     journal.written(now, subtree_of(&self.content, n));
                     written.push(n);
                 }
-                if journal.flush(|| now)? == Flushed::Recorded {
+                if journal.flush(|| now)? == FlushResult::Recorded {
                     self.promised = asked;
                 }
             }
         }
         assert!(journal.at_risk(now).bytes <= size);
-        if self.random.below(4) == 0 && journal.leave()? == Flushed::Recorded {
+        if self.random.below(4) == 0 && journal.leave()? == FlushResult::Recorded {
             self.promised = written;
         }
         journal.finish(true)
@@ -183,7 +183,7 @@ impl Copy {
 }
 
 /// Simulates lives that end with these steps, then an undisturbed one, and another one after it.
-fn all_ends_well(mut copy: Copy, lives: &[(u32, End)]) {
+fn all_ends_well(mut copy: CopyLives, lives: &[(u32, LifeEnd)]) {
     for &(last_step, end) in lives {
         let finished = copy.live(Some(last_step), end);
         assert!(!finished || copy.promised.is_empty() || copy.is_in_place());
@@ -191,7 +191,7 @@ fn all_ends_well(mut copy: Copy, lives: &[(u32, End)]) {
             return;
         }
     }
-    assert!(copy.live(None, End::Kill));
+    assert!(copy.live(None, LifeEnd::Kill));
     assert_eq!(copy.disk.content(TARGET), Some(copy.content.clone()));
     assert!(
         !copy
@@ -205,8 +205,8 @@ fn all_ends_well(mut copy: Copy, lives: &[(u32, End)]) {
     assert!(!promised || copy.is_in_place());
 }
 
-fn end() -> impl Strategy<Value = End> {
-    prop_oneof![Just(End::Kill), Just(End::PowerLoss)]
+fn end() -> impl Strategy<Value = LifeEnd> {
+    prop_oneof![Just(LifeEnd::Kill), Just(LifeEnd::PowerLoss)]
 }
 
 proptest! {
@@ -218,21 +218,21 @@ proptest! {
         blocks_per_flush in 1usize..8,
         lives in prop::collection::vec((1u32..120, end()), 0..8),
     ) {
-        all_ends_well(Copy::new(size, seed, blocks_per_flush), &lives);
+        all_ends_well(CopyLives::new(size, seed, blocks_per_flush), &lives);
     }
 }
 
 #[test]
 fn copy_resumes_after_every_single_step() {
-    for end in [End::Kill, End::PowerLoss] {
+    for end in [LifeEnd::Kill, LifeEnd::PowerLoss] {
         for seed in 0..6 {
-            let mut whole = Copy::new(12 * BLOCK + 5, seed, 3);
+            let mut whole = CopyLives::new(12 * BLOCK + 5, seed, 3);
             whole.disk.end_at(None);
             whole.run().unwrap();
             for step in 1..=whole.disk.steps() {
                 // A second life ends early, too.
                 all_ends_well(
-                    Copy::new(12 * BLOCK + 5, seed, 3),
+                    CopyLives::new(12 * BLOCK + 5, seed, 3),
                     &[(step, end), (step / 2 + 1, end)],
                 );
             }
@@ -242,7 +242,7 @@ fn copy_resumes_after_every_single_step() {
 
 /// Writes a file front to back with a flush for each block, until the journal has become shorter.
 /// Returns the steps in which that happened.
-fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
+fn until_compacted(copy: &mut CopyLives) -> Result<(u32, u32), Failure> {
     let (disk, size) = (copy.disk.clone(), copy.content.len() as u64);
     let (journal, _) =
         Journal::open_or_create(disk, OsStr::new(TARGET), &identity(), BLOCK_LOG2, size)?;
@@ -251,9 +251,9 @@ fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
         copy.write(&journal, n, false)?;
         journal.written(now, subtree_of(&copy.content, n));
         now += TICK * 20;
-        assert_eq!(journal.poll(now), Action::Flush);
+        assert_eq!(journal.poll(now), JournalAction::Flush);
         let steps = copy.disk.steps();
-        if let Flushed::Unrecorded(failure) = journal.flush(|| now)? {
+        if let FlushResult::Unrecorded(failure) = journal.flush(|| now)? {
             return Err(failure);
         }
         copy.promised.push(n);
@@ -274,16 +274,16 @@ fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
 
 #[test]
 fn rewritten_journal_exists_at_every_step() {
-    let copy = || Copy::new(1500 * BLOCK, 1, 4);
+    let copy = || CopyLives::new(1500 * BLOCK, 1, 4);
     let (first, last) = until_compacted(&mut copy()).unwrap();
-    for end in [End::Kill, End::PowerLoss] {
+    for end in [LifeEnd::Kill, LifeEnd::PowerLoss] {
         for step in first..=last + 1 {
             let mut copy = copy();
             copy.random = Random(step.into());
             copy.disk.end_at(Some(step));
             let _ = until_compacted(&mut copy);
             copy.disk.end_at(None);
-            if end == End::PowerLoss {
+            if end == LifeEnd::PowerLoss {
                 copy.disk.fail_power(&mut copy.random);
             }
             all_ends_well(copy, &[]);

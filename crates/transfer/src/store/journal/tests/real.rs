@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{BLOCK, BLOCK_LOG2, TICK, block_of, content, identity, is_true, subtree_of};
 use crate::store::confine::Dir;
-use crate::store::journal::names::Names;
-use crate::store::journal::{Action, DirStorage, Flushed, Journal, ResumePoint};
+use crate::store::journal::names::JournalNames;
+use crate::store::journal::{DirStorage, FlushResult, Journal, JournalAction, ResumePoint};
 use crate::tree_hash::BlockHasher;
 
 const SIZE: usize = 50 * BLOCK + 7;
@@ -39,7 +39,7 @@ pub(in crate::store::journal) fn leave(dir: &Path, blocks: usize) {
             .unwrap();
         journal.written(TICK, subtree_of(&content, n));
     }
-    assert_eq!(journal.leave(), Ok(Flushed::Recorded));
+    assert_eq!(journal.leave(), Ok(FlushResult::Recorded));
 }
 
 pub(super) fn names_in(dir: &Path) -> Vec<String> {
@@ -52,7 +52,7 @@ pub(super) fn names_in(dir: &Path) -> Vec<String> {
 }
 
 fn journal_in(dir: &Path) -> std::path::PathBuf {
-    dir.join(Names::of(OsStr::new("target"), &identity()).journal())
+    dir.join(JournalNames::new(OsStr::new("target"), &identity()).journal())
 }
 
 #[test]
@@ -90,8 +90,8 @@ fn copy_resumes_where_it_was_left() {
             .unwrap();
         journal.written(TICK, subtree_of(&content, n));
     }
-    assert_eq!(journal.poll(TICK * 10), Action::Flush);
-    assert_eq!(journal.flush(|| TICK * 10), Ok(Flushed::Recorded));
+    assert_eq!(journal.poll(TICK * 10), JournalAction::Flush);
+    assert_eq!(journal.flush(|| TICK * 10), Ok(FlushResult::Recorded));
     journal.finish(false).unwrap();
     assert_eq!(names_in(tmp.path()), ["target"]);
     assert_eq!(std::fs::read(tmp.path().join("target")).unwrap(), content);
@@ -123,7 +123,7 @@ fn copy_with_other_block_size_resumes_complete_blocks() {
             .finish()
             .subtree(start as u64, u32::from(BLOCK_LOG2) + 2),
     );
-    assert_eq!(journal.leave(), Ok(Flushed::Recorded));
+    assert_eq!(journal.leave(), Ok(FlushResult::Recorded));
     drop(journal);
     // Smaller blocks again: all count, and the next copy finds what is recorded now.
     let (journal, resume) = open(tmp.path());
@@ -220,8 +220,8 @@ fn foreign_file_under_the_journal_name_is_never_opened() {
     let content = content(SIZE, 1);
     journal.write_at(block_of(&content, 0), 0).unwrap();
     journal.written(TICK, subtree_of(&content, 0));
-    assert_eq!(journal.poll(TICK * 10), Action::Flush);
-    assert_eq!(journal.flush(|| TICK * 10), Ok(Flushed::Nothing));
+    assert_eq!(journal.poll(TICK * 10), JournalAction::Flush);
+    assert_eq!(journal.flush(|| TICK * 10), Ok(FlushResult::Nothing));
     assert!(!journal.is_recording() && !tmp.path().join("elsewhere").exists());
 }
 

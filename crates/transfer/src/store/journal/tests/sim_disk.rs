@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::Random;
-use crate::store::journal::{Found, Named, Storage};
+use crate::store::journal::{FoundFile, NamedFile, Storage};
 
 #[derive(Clone, Default)]
 pub(super) struct SimDisk(Arc<Mutex<State>>);
@@ -239,11 +239,11 @@ impl Storage for SimDisk {
         Ok(self.open(number, &mut state))
     }
 
-    fn open_own(&self, name: &OsStr) -> Result<Found<SimFile>, Errno> {
+    fn open_own(&self, name: &OsStr) -> Result<FoundFile<SimFile>, Errno> {
         let mut state = self.0.lock();
         match state.names.get(name).copied() {
-            None => Ok(Found::Missing),
-            Some(inode) => Ok(Found::Own(self.open(inode, &mut state))),
+            None => Ok(FoundFile::Missing),
+            Some(inode) => Ok(FoundFile::Own(self.open(inode, &mut state))),
         }
     }
 
@@ -255,9 +255,9 @@ impl Storage for SimDisk {
         Ok(self.0.lock().names.get(name) == Some(&file.inode))
     }
 
-    fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno> {
+    fn named(&self, name: &OsStr) -> Result<Option<NamedFile>, Errno> {
         let state = self.0.lock();
-        Ok(state.names.get(name).map(|inode| Named {
+        Ok(state.names.get(name).map(|inode| NamedFile {
             inode: *inode,
             size: state.inodes[inode].now.len() as u64,
         }))

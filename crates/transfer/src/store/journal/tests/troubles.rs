@@ -7,7 +7,7 @@ use super::sim_disk::{SimDisk, Trouble};
 use super::{BLOCK, BLOCK_LOG2, Random, block_of, content, identity, subtree_of};
 use crate::error::FailureKind;
 use crate::store::journal::format::MAX_SUBTREES;
-use crate::store::journal::{Action, AtRisk, Flushed, Journal, ResumePoint};
+use crate::store::journal::{DataAtRisk, FlushResult, Journal, JournalAction, ResumePoint};
 
 const SIZE: usize = 20 * BLOCK;
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,9 +33,9 @@ fn write(journal: &Journal<SimDisk>, now: Duration, blocks: impl IntoIterator<It
     }
 }
 
-fn flush(journal: &Journal<SimDisk>, now: Duration) -> Result<Flushed, crate::Failure> {
-    assert_eq!(journal.poll(now), Action::Flush);
-    assert_eq!(journal.poll(now), Action::Nothing);
+fn flush(journal: &Journal<SimDisk>, now: Duration) -> Result<FlushResult, crate::Failure> {
+    assert_eq!(journal.poll(now), JournalAction::Flush);
+    assert_eq!(journal.poll(now), JournalAction::Nothing);
     journal.flush(|| now)
 }
 
@@ -49,25 +49,28 @@ fn full_disk_costs_unrecorded_data_and_is_retried() {
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
     disk.set_trouble(Trouble::DiskFull);
-    let Ok(Flushed::Unrecorded(failure)) = flush(&journal, SECOND * 2) else {
+    let Ok(FlushResult::Unrecorded(failure)) = flush(&journal, SECOND * 2) else {
         panic!()
     };
     assert_eq!(failure.kind, FailureKind::DiskFull);
     assert_eq!(
         journal.at_risk(SECOND * 2),
-        AtRisk {
+        DataAtRisk {
             bytes: bytes(3),
             age: SECOND
         }
     );
-    assert_eq!(journal.poll(SECOND * 2), Action::WaitUntil(SECOND * 3));
+    assert_eq!(
+        journal.poll(SECOND * 2),
+        JournalAction::WaitUntil(SECOND * 3)
+    );
     disk.set_trouble(Trouble::None);
-    assert_eq!(flush(&journal, SECOND * 3), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 3), Ok(FlushResult::Recorded));
     write(&journal, SECOND * 3, 3..6);
     disk.set_trouble(Trouble::DiskFull);
     assert!(matches!(
         flush(&journal, SECOND * 4),
-        Ok(Flushed::Unrecorded(_))
+        Ok(FlushResult::Unrecorded(_))
     ));
     // The file fails, but recorded data stays.
     drop(journal);
@@ -85,7 +88,7 @@ fn nothing_after_a_failed_sync_is_trusted() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
-    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 2), Ok(FlushResult::Recorded));
     write(&journal, SECOND * 2, 3..6);
     disk.set_trouble(Trouble::SyncFails);
     assert_eq!(
@@ -95,10 +98,10 @@ fn nothing_after_a_failed_sync_is_trusted() {
     // The next sync may succeed, as the kernel reported the error once.
     disk.set_trouble(Trouble::None);
     write(&journal, SECOND * 3, 6..20);
-    assert_eq!(journal.poll(SECOND * 5), Action::Nothing);
+    assert_eq!(journal.poll(SECOND * 5), JournalAction::Nothing);
     assert!(!journal.is_recording());
     assert_eq!(journal.finish(true).unwrap_err().kind, FailureKind::Io);
-    assert_eq!(journal.leave(), Ok(Flushed::Nothing));
+    assert_eq!(journal.leave(), Ok(FlushResult::Nothing));
     drop(journal);
     assert_eq!(disk.content("target"), None);
     assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
@@ -122,15 +125,15 @@ fn scattered_blocks_are_recorded_once_they_merge() {
         }
     };
     write(SECOND, &mut (0..BLOCKS / 4).step_by(2));
-    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 2), Ok(FlushResult::Recorded));
     write(SECOND * 2, &mut (BLOCKS / 4..BLOCKS).step_by(2));
-    let Ok(Flushed::Unrecorded(failure)) = flush(&journal, SECOND * 3) else {
+    let Ok(FlushResult::Unrecorded(failure)) = flush(&journal, SECOND * 3) else {
         panic!("more subtrees than a journal may hold")
     };
     assert_eq!(failure.kind, FailureKind::Limit);
     assert!(journal.is_recording());
     write(SECOND * 3, &mut (1..BLOCKS).step_by(2));
-    assert_eq!(flush(&journal, SECOND * 5), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 5), Ok(FlushResult::Recorded));
     drop(journal);
     disk.fail_power(&mut Random(1));
     assert_eq!(open().1.ranges(), [0..bytes(BLOCKS)]);
@@ -144,8 +147,8 @@ fn two_copies_of_one_file_never_share_data() {
     let (second, _) = open(&disk);
     write(&first, SECOND, 0..3);
     write(&second, SECOND, 3..5);
-    assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
-    assert_eq!(flush(&second, SECOND * 2), Ok(Flushed::Nothing));
+    assert_eq!(flush(&first, SECOND * 2), Ok(FlushResult::Recorded));
+    assert_eq!(flush(&second, SECOND * 2), Ok(FlushResult::Nothing));
     assert!(first.is_recording() && !second.is_recording());
     // Begun while the first has one.
     let (third, resume) = open(&disk);
@@ -164,7 +167,7 @@ fn finished_file_removes_leftovers_of_another_copy() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
     write(&first, SECOND, 0..3);
-    assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&first, SECOND * 2), Ok(FlushResult::Recorded));
     let (second, _) = open(&disk);
     assert!(second.is_contested());
     write(&second, SECOND, 0..20);
@@ -188,7 +191,7 @@ fn leftovers_stay_if_the_file_differs_or_cannot_sync() {
     // The existing file, which is to be replaced, has the same size.
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
-    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 2), Ok(FlushResult::Recorded));
     drop(journal);
     let (journal, resume) = open(&disk);
     assert_eq!(resume.ranges(), [0..bytes(3)]);
@@ -235,7 +238,7 @@ fn existing_file_is_replaced_only_on_request() {
     }
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..20);
-    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    assert_eq!(flush(&journal, SECOND * 2), Ok(FlushResult::Recorded));
     assert_eq!(journal.finish(false).unwrap_err().kind, FailureKind::Exists);
     journal.discard();
     drop(journal);
@@ -254,13 +257,13 @@ fn single_block_or_unflushed_file_has_no_journal() {
     )
     .unwrap();
     assert!(!journal.is_recording());
-    assert_eq!(journal.poll(SECOND), Action::Nothing);
+    assert_eq!(journal.poll(SECOND), JournalAction::Nothing);
     journal.finish(false).unwrap();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..20);
     assert_eq!(
         journal.poll(SECOND),
-        Action::WaitUntil(SECOND + Duration::from_millis(250))
+        JournalAction::WaitUntil(SECOND + Duration::from_millis(250))
     );
     disk.end_at(None);
     journal.finish(false).unwrap();
@@ -282,9 +285,13 @@ fn flush_after_the_end_leaves_no_journal() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..20);
-    assert_eq!(journal.poll(SECOND * 2), Action::Flush);
+    assert_eq!(journal.poll(SECOND * 2), JournalAction::Flush);
     journal.finish(false).unwrap();
-    assert_eq!(journal.flush(|| SECOND * 2), Ok(Flushed::Nothing));
+    assert_eq!(journal.flush(|| SECOND * 2), Ok(FlushResult::Nothing));
     drop(journal);
-    assert!(!Journal::is_there(&disk, OsStr::new("target"), &identity()));
+    assert!(!Journal::may_exist(
+        &disk,
+        OsStr::new("target"),
+        &identity()
+    ));
 }

@@ -44,7 +44,7 @@ fn offer_evenly(
     spacing: Nanos,
     until: Nanos,
     markable: bool,
-) -> Vec<Passed> {
+) -> Vec<PassedSegments> {
     let mut all = Vec::new();
     for (packet, now) in (0..until).step_by(spacing as usize).enumerate() {
         all.extend(neck.until(now));
@@ -64,7 +64,7 @@ fn falling_delay_keeps_arrivals_at_the_bottleneck_rate() {
     });
     // Three quarters of the rate: a quarter of the time is left to recover from the fall.
     let passed = offer_evenly(&mut of(&spec), 4 * MS / 3, 2_000 * MS, false);
-    let sent = |passed: &Passed| passed.packet * (4 * MS / 3);
+    let sent = |passed: &PassedSegments| passed.packet * (4 * MS / 3);
     assert_eq!(passed.len(), 1_501);
     assert!(
         passed
@@ -72,7 +72,7 @@ fn falling_delay_keeps_arrivals_at_the_bottleneck_rate() {
             .all(|pair| pair[1].due >= pair[0].due + MS),
         "spaced by a segment's line time"
     );
-    let delay = |passed: &Passed| passed.due - sent(passed) - MS;
+    let delay = |passed: &PassedSegments| passed.due - sent(passed) - MS;
     assert!(passed.iter().all(|p| delay(p) >= 20 * MS));
     assert!(
         passed
@@ -106,7 +106,7 @@ fn noise_on_the_line_loses_the_same_segments() {
             neck.offer(packet, many(40), false);
         });
         let passed = neck.until(10_000 * MS);
-        let lost = passed.iter().filter(|p| p.fate == Fate::Lost);
+        let lost = passed.iter().filter(|p| p.fate == SegmentFate::Lost);
         lost.flat_map(|p| (0..p.count).map(|segment| (p.packet, p.first + segment)))
             .collect()
     };
@@ -145,7 +145,7 @@ fn one_held_segment_is_cut_out_of_its_super_packet() {
         let passed = neck.until(0);
         for piece in &passed {
             let late = piece.fate
-                == Fate::Arrives {
+                == SegmentFate::Arrives {
                     marked: false,
                     held: true,
                 };
@@ -221,7 +221,7 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
             let (mut arrived, mut answered) = (0, false);
             for piece in &passed[seen..] {
                 let congested = piece.fate
-                    != Fate::Arrives {
+                    != SegmentFate::Arrives {
                         marked: false,
                         held: false,
                     };
@@ -237,12 +237,15 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
                 sent += 1;
             }
         }
-        let dropped = passed.iter().filter(|p| p.fate == Fate::Dropped).count();
+        let dropped = passed
+            .iter()
+            .filter(|p| p.fate == SegmentFate::Dropped)
+            .count();
         let marked = passed
             .iter()
             .filter(|p| {
                 p.fate
-                    == Fate::Arrives {
+                    == SegmentFate::Arrives {
                         marked: true,
                         held: false,
                     }
@@ -300,7 +303,7 @@ proptest! {
             while let Some(look) = looks.next_if(|look| *look < now) {
                 let promised = watched.next_event();
                 let passed = watched.until(look);
-                let arrived = passed.iter().filter(|p| matches!(p.fate, Fate::Arrives { .. }));
+                let arrived = passed.iter().filter(|p| matches!(p.fate, SegmentFate::Arrives { .. }));
                 // A change, or catching up, may come first; nothing arrives before the promised
                 // time.
                 for piece in arrived {
@@ -310,7 +313,7 @@ proptest! {
             }
             left.extend(plain.until(now));
             seen.extend(watched.until(now));
-            let sizes = Sizes { segments, full: 1_500, last };
+            let sizes = SegmentSizes { segments, full: 1_500, last };
             let got = plain.offer(packet as u64, sizes, markable);
             prop_assert_eq!(got, watched.offer(packet as u64, sizes, markable));
             taken += u64::from(got);

@@ -35,9 +35,9 @@ fn held_segments_arrive_late_whole_and_counted() {
         });
     });
     for number in 0..50 {
-        let (virtio, packet) = Sample {
+        let (virtio, packet) = PacketSample {
             sequence: number * 40 * 1448,
-            ..Sample::segments(40)
+            ..PacketSample::segments(40)
         }
         .packet();
         direction.put(Nanos::from(number) * 4 * MS, &virtio, &packet);
@@ -75,7 +75,7 @@ fn jitter_keeps_the_order_unless_it_is_asked_not_to() {
             });
         });
         for number in 0..400 {
-            let (virtio, packet) = Sample {
+            let (virtio, packet) = PacketSample {
                 sequence: number * 1448,
                 ..PLAIN
             }
@@ -106,7 +106,7 @@ fn marked_segments_are_cut_out_and_the_others_arrive_unmarked() {
     // stands at 100 ms.
     for round in 0_u64..500 {
         for _ in 0..if round == 0 { 25 } else { 1 } {
-            let (virtio, mut packet) = Sample::segments(40).packet();
+            let (virtio, mut packet) = PacketSample::segments(40).packet();
             packet[1] |= 2;
             direction.put(round * 4 * MS, &virtio, &packet);
         }
