@@ -147,7 +147,7 @@ impl Agent {
     /// is new. The request must have been checked.
     ///
     /// # Errors
-    /// See [`Store::submit`].
+    /// See [`JobStore::submit`].
     pub async fn submit(
         &self,
         user: &str,
@@ -163,7 +163,7 @@ impl Agent {
     /// Applies a user's request to a job.
     ///
     /// # Errors
-    /// See [`Store::ask`].
+    /// See [`JobStore::apply_event`].
     pub async fn apply_event(&self, id: i64, event: JobEvent) -> Result<Job, StoreError> {
         let job = self.shared.store.apply_event(id, event).await?;
         self.changed();
@@ -181,7 +181,7 @@ impl Agent {
         shown.ok_or(StoreError::Missing(id))
     }
 
-    /// Like [`Self::shown`], for several jobs.
+    /// Like [`Self::describe_job`], for several jobs.
     ///
     /// # Errors
     /// The store does not answer.

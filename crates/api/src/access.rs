@@ -8,7 +8,7 @@
 //!   rebinding) does not;
 //! - have no `Origin`, or the service's own; no other page can send such a request;
 //! - carry the token, which only those who can read the user's files have, or the cookie of a page
-//!   that was opened with a ticket ([`Sessions`]).
+//!   that was opened with a ticket ([`PageSessions`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

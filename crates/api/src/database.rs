@@ -164,7 +164,7 @@ impl Database {
     }
 
     /// Abandons all connections and cancels the work that waits for them
-    /// ([`Self::unless_given_up`]). Used when the server can no longer be reached and does not
+    /// ([`Self::run_unless_abandoned`]). Used when the server can no longer be reached and does not
     /// report it. Later queries use new connections.
     pub fn abandon_connections(&self) {
         let new = pool(&self.options, self.kind);

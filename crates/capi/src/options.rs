@@ -277,10 +277,10 @@ pub unsafe extern "C" fn lsl_getsockopt(
     }
 }
 
-/// Like [`give`], but sets the length to what was written, as `getsockopt` does.
+/// Like [`write_address`], but sets the length to what was written, as `getsockopt` does.
 ///
 /// # Safety
-/// As for [`give`].
+/// As for [`write_address`].
 unsafe fn write_option(
     bytes: &[u8],
     value: *mut c_void,

@@ -96,7 +96,7 @@ pub struct ListenerState {
 /// All known sockets and names.
 pub struct SocketTable {
     entries: BTreeMap<u64, SocketEntry>,
-    /// Number of entries that are [`State::Connecting`].
+    /// Number of entries that are [`SocketState::ConnectFuture`].
     pending: usize,
     /// Names, and the addresses that they resolved to.
     pub names: ResolvedNames,

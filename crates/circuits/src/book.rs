@@ -1,8 +1,8 @@
 //! All reservations, as the entries of a journal define them. A new book reserves nothing.
 //!
-//! A writer calls [`Book::decide`], which changes nothing. It appends the returned change to a
-//! journal, and applies it once it is stored. The same entries always produce the same book, and no
-//! entry reserves bandwidth twice.
+//! A writer calls [`ReservationBook::decide`], which changes nothing. It appends the returned
+//! change to a journal, and applies it once it is stored. The same entries always produce the same
+//! book, and no entry reserves bandwidth twice.
 
 mod change;
 mod journal;
@@ -56,7 +56,8 @@ pub struct Decision {
     pub answer: Admission,
     /// Change to journal and apply, if the request is granted.
     pub change: Option<BookChange>,
-    /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
+    /// Search for counter-offers, if bandwidth is short and [`CounterOfferMode::Later`] was asked
+    /// for.
     pub search: Option<Box<OfferSearch>>,
 }
 
@@ -67,7 +68,8 @@ pub struct WindowRefusal {
     pub place: usize,
     /// Refusal. Its offers concern that window, and assume the windows before it.
     pub answer: Admission,
-    /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
+    /// Search for counter-offers, if bandwidth is short and [`CounterOfferMode::Later`] was asked
+    /// for.
     pub search: Option<Box<OfferSearch>>,
 }
 
@@ -138,7 +140,7 @@ impl ReservationBook {
         LedgerSnapshot::new(self.network.clone(), &self.ledger)
     }
 
-    /// Decides a request in a view. With [`Counter::Later`], also returns the search for
+    /// Decides a request in a view. With [`CounterOfferMode::Later`], also returns the search for
     /// counter-offers.
     fn decide_in_view(
         &self,
@@ -262,7 +264,7 @@ impl ReservationBook {
     /// holds until the change is committed.
     ///
     /// # Errors
-    /// [`Fault`] if there is no such reservation, or its state does not allow a change.
+    /// [`BookFault`] if there is no such reservation, or its state does not allow a change.
     pub fn decide_change(
         &self,
         id: ReservationId,
@@ -307,8 +309,8 @@ impl ReservationBook {
         self.due_first(now, usize::MAX)
     }
 
-    /// Returns the changes of [`Book::due`] for at most `most` reservations, the longest overdue
-    /// first.
+    /// Returns the changes of [`ReservationBook::due`] for at most `most` reservations, the longest
+    /// overdue first.
     #[must_use]
     pub fn due_first(&self, now: MomentMs, most: usize) -> Vec<BookChange> {
         let due = self.timers.iter().take_while(|(moment, _)| *moment <= now);

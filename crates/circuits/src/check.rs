@@ -136,8 +136,8 @@ impl<'a> Checker<'a> {
     /// Checks an answer.
     ///
     /// # Errors
-    /// [`Wrong`] if it promises bandwidth that is not available or was not requested, refuses a
-    /// request that fits, or its proof does not hold.
+    /// [`IncorrectAnswer`] if it promises bandwidth that is not available or was not requested,
+    /// refuses a request that fits, or its proof does not hold.
     pub fn check_answer(
         &self,
         request: &CircuitRequest,

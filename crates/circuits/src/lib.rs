@@ -19,8 +19,8 @@
 //! | [`oscars`] | the published rule of OSCARS, for comparison |
 //!
 //! Recurrence rules (RFC 5545) need calendars and time zones, so the caller expands them. Here a
-//! recurring request is a list of windows. [`book::Book::decide_all`] grants all of them, or names
-//! the first that it refuses.
+//! recurring request is a list of windows. [`book::ReservationBook::decide_all`] grants all of
+//! them, or names the first that it refuses.
 
 #![forbid(unsafe_code)]
 

@@ -169,7 +169,7 @@ impl ReservationMachine {
     /// Applies an event. Returns the new states and the actions to take.
     ///
     /// # Errors
-    /// [`NotNow`] if the current states do not allow the event.
+    /// [`InvalidTransition`] if the current states do not allow the event.
     pub fn apply(
         mut self,
         event: ReservationEvent,

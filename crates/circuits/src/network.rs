@@ -18,7 +18,7 @@ pub const MAX_LINKS: usize = 1_000_000;
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// Number of one direction of a link: its index in [`Network::links`].
+/// Number of one direction of a link: its index in [`CircuitNetwork::links`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkId(pub u32);

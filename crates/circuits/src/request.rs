@@ -31,7 +31,8 @@ pub enum Demand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumePace {
-    /// One rate throughout the window over fixed paths, if possible; otherwise as [`Pace::Early`].
+    /// One rate throughout the window over fixed paths, if possible; otherwise as
+    /// [`VolumePace::NotYetValid`].
     Even,
     /// The highest possible rates, as early as possible.
     Early,

@@ -94,7 +94,7 @@ pub struct RateShortfall {
 /// Finds routes that carry `want` bit/s together.
 ///
 /// # Errors
-/// [`Short`] if less was found. It holds the best routes.
+/// [`RateShortfall`] if less was found. It holds the best routes.
 pub fn find_routes(
     field: &BandwidthField<'_>,
     ask: &PathConstraints,
@@ -106,8 +106,8 @@ pub fn find_routes(
     })
 }
 
-/// Implements [`reach`]. `widest` returns the routes over the widest paths. `narrower` looks for a
-/// cut below `want`; it is called only if those routes carry less.
+/// Implements [`find_routes`]. `widest` returns the routes over the widest paths. `narrower` looks
+/// for a cut below `want`; it is called only if those routes carry less.
 fn find_routes_with(
     field: &BandwidthField<'_>,
     ask: &PathConstraints,

@@ -429,7 +429,7 @@ pub struct Peak {
     pub rate: BitsPerSecond,
     /// Moment of the window at which the rate is reached, in the last step that reaches it.
     pub at: MomentMs,
-    /// End of that step, which may be after the window. `Moment::MAX` if it never ends.
+    /// End of that step, which may be after the window. `MomentMs::MAX` if it never ends.
     pub until: MomentMs,
 }
 

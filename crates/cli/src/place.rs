@@ -192,7 +192,7 @@ impl Place {
     ///
     /// # Errors
     /// The place is gone, or its answer does not fit. Failures of file operations are in
-    /// [`FilesAnswer::Failed`].
+    /// [`FilesResponse::Failed`].
     pub async fn ask(&mut self, ask: FilesRequest) -> Result<FilesResponse> {
         match self {
             Self::Login(far) => Ok(far.ask_files(ask).await?),

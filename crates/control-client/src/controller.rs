@@ -255,8 +255,8 @@ impl ControllerClient {
         }))
     }
 
-    /// Like [`Self::each`], with retries if no answer came. A single controller is asked a few
-    /// times, several for as long as they may take to agree on a leader.
+    /// Like [`Self::ask_in_turn`], with retries if no answer came. A single controller is asked a
+    /// few times, several for as long as they may take to agree on a leader.
     async fn ask_with_retries<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,

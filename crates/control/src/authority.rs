@@ -78,7 +78,7 @@ pub enum AccessDenied {
 /// Checks that one of `rights` covers the request.
 ///
 /// # Errors
-/// [`Refused`] if none does.
+/// [`AccessDenied`] if none does.
 pub fn decide(
     who: &str,
     rights: &[Right],

@@ -7,7 +7,7 @@
 //! | [`candidate`] | the task that requests the lock, over a connection of its own |
 //!
 //! The holder of a PostgreSQL lock leads. The server revokes the lock when nothing has come from
-//! its holder for [`SERVER_LIMIT_MS`]. The holder stops leading [`LEASE_MS`] after its last
+//! its holder for [`SERVER_LOCK_TIMEOUT_MS`]. The holder stops leading [`LEASE_MS`] after its last
 //! request, which is earlier. If a machine is suspended so long that two controllers lead, the
 //! epoch of the journal refuses what the older one writes ([`crate::store::reservations`]).
 

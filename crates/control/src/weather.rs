@@ -177,7 +177,7 @@ impl RoutingState {
             .depots
             .iter()
             .map(|depot| (&depot.name, depot.site.as_ref()));
-        // As in `Places`: if a host and a depot have the same name, the host's site counts.
+        // As in `MapIndex`: if a host and a depot have the same name, the host's site counts.
         let of_both = of_depots.chain(of_hosts);
         depots.sites = of_both
             .filter_map(|(name, site)| Some((name.clone(), site?.clone())))

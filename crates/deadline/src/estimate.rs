@@ -56,7 +56,7 @@ pub fn sufficient_measurement(to_deadline: Duration) -> Duration {
 
 /// Returns the expected best-effort rate. It begins as the forecast, ends as the measurement, and
 /// is the weighted mean of their logarithms in between. `None` without a forecast and without a
-/// measurement that is [`long_enough`].
+/// measurement that is [`sufficient_measurement`].
 #[must_use]
 pub fn blend(
     forecast: Option<Rates>,

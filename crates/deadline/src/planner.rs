@@ -6,10 +6,10 @@
 //! - The rest is **reserved**, as a volume by the deadline. It is held first, and committed only if
 //!   it is still needed then.
 //! - A reservation is **changed** if it and best effort at p10 no longer carry the remaining bytes
-//!   ([`bounds::CHANGED_ABOVE`]): a path has failed, the directory walk found more, or the copy is
+//!   ([`bounds::INCREASE_ABOVE`]): a path has failed, the directory walk found more, or the copy is
 //!   slower than expected. It is also changed if less than half of it is needed
-//!   ([`bounds::CHANGED_BELOW`]).
-//! - It is **returned** if best effort suffices with [`bounds::RELEASED_ABOVE`] to spare, and when
+//!   ([`bounds::REDUCE_BELOW`]).
+//! - It is **returned** if best effort suffices with [`bounds::RETURN_ABOVE`] to spare, and when
 //!   the copy is over.
 //! - A **report** is made once that the deadline may be missed, and once that it cannot be met,
 //!   with counter-offers.

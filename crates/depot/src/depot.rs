@@ -32,14 +32,14 @@ const MAX_SPARE_PIPES: usize = 32;
 
 /// Runs a depot until `shutdown` resolves, then drains it.
 ///
-/// While draining, the listeners are closed and sessions get [`Timeouts::drain`] to finish. The
-/// remaining ones are then reset.
+/// While draining, the listeners are closed and sessions get [`DepotTimeouts::drain`] to finish.
+/// The remaining ones are then reset.
 ///
 /// # Errors
 /// [`Error`] when it cannot start. Once it runs, the error of a session becomes that session's
 /// status or reset.
 ///
-/// [`Timeouts::drain`]: crate::Timeouts::drain
+/// [`DepotTimeouts::drain`]: crate::Timeouts::drain
 pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
     Depot::bind(config)?.run(shutdown).await;
     Ok(())

@@ -193,7 +193,7 @@ async fn receive_train(
     Ok(Train::from_samples(bytes, began.elapsed(), &looks.0))
 }
 
-/// Progress samples of a train, one per [`LOOK_INTERVAL`].
+/// Progress samples of a train, one per [`SAMPLE_INTERVAL`].
 #[derive(Default)]
 struct ProgressSampler(Vec<TrainSample>);
 

@@ -39,7 +39,7 @@ pub(crate) enum RelaySide {
     Downstream,
 }
 
-/// Outcome of a relayed session. Only [`Ending::Finished`] is clean.
+/// Outcome of a relayed session. Only [`RelayEnding::Finished`] is clean.
 #[derive(Debug)]
 pub(crate) enum RelayEnding {
     /// Both directions ended with a FIN and everything was delivered.
@@ -94,8 +94,8 @@ pub(crate) struct RelayReport {
     pub(crate) seen: Option<HopObservations>,
 }
 
-/// Future that relays. It completes with the sockets closed: cleanly after [`Ending::Finished`],
-/// otherwise with resets.
+/// Future that relays. It completes with the sockets closed: cleanly after
+/// [`RelayEnding::Finished`], otherwise with resets.
 pub(crate) struct SessionRelay {
     /// `None` once closed.
     sides: Option<(Conn, Conn)>,

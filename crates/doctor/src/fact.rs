@@ -56,7 +56,7 @@ impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
 #[serde(from = "String")]
 pub struct PrintableText(String);
 
-/// Maximum length of a [`Text`], in bytes.
+/// Maximum length of a [`PrintableText`], in bytes.
 const MAX_TEXT_BYTES: usize = 200;
 
 impl PrintableText {
@@ -94,7 +94,7 @@ pub struct CommandName(String);
 
 const MAX_NAME_BYTES: usize = 32;
 
-/// The text is not a [`Name`].
+/// The text is not a [`CommandName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name that fits no command line")]
 pub struct NameError;

@@ -1,5 +1,5 @@
 //! Facts about one machine. They are transferred as JSON; text from another machine passes through
-//! [`Name`] and [`Text`], so that it can be printed and used in a command.
+//! [`CommandName`] and [`PrintableText`], so that it can be printed and used in a command.
 
 use std::net::IpAddr;
 

@@ -18,8 +18,8 @@ const STARTER: launch::Starter = launch::Starter {
 /// Runs the program. Returns its exit code, or 128 plus the number of the signal that ended it.
 ///
 /// # Errors
-/// The library is not found, the program cannot be preloaded ([`Unfit`]) or started, or the log
-/// cannot be written.
+/// The library is not found, the program cannot be preloaded ([`UnsuitableProgram`]) or started, or
+/// the log cannot be written.
 pub fn run(arguments: RunArguments) -> Result<u8> {
     let mut words = arguments.program.iter();
     let name = words.next().context("name a program to run")?;

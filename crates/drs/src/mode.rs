@@ -14,8 +14,9 @@ pub enum Mode {
     /// The algorithm of Dynamic Right-Sizing in user space (DRS paper, section 1): the receive
     /// buffer is twice the estimated window of the sender, and only grows.
     Classic,
-    /// [`Classic`](Self::Classic) with solutions for that paper's open questions: half the buffer
-    /// after slow start, safe shrinking, and a [`Budget`](crate::Budget) shared by connections.
+    /// [`ClassicMode`](Self::Classic) with solutions for that paper's open questions: half the
+    /// buffer after slow start, safe shrinking, and a [`Budget`](crate::Budget) shared by
+    /// connections.
     PaperPlus,
 }
 

@@ -88,7 +88,7 @@ pub struct Made {
     pub backend: String,
     /// Model and number of the processors.
     pub processor: String,
-    /// If true, the processors of a guest were kept from halting ([`wanbed::Awake`]).
+    /// If true, the processors of a guest were kept from halting ([`wanbed::AwakeGuard`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awake: bool,
     /// The day, in UTC: YYYY-MM-DD.

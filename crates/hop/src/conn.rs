@@ -22,8 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 /// A connected, non-blocking TCP socket.
 ///
-/// From the start it is set to end with a reset (SO_LINGER 0, by [`Options`](crate::Options)). So
-/// neither a code path nor the death of the process can make a truncated session look complete
+/// From the start it is set to end with a reset (SO_LINGER 0, by [`HopOptions`](crate::Options)).
+/// So neither a code path nor the death of the process can make a truncated session look complete
 /// (LH-END-3). A clean end is explicit: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting
 /// it down as an asynchronous stream.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Conn {
     /// `None` once the reactor has refused a new registration.
     reactor: Option<AsyncFd<Arc<OwnedFd>>>,
     socket: Arc<OwnedFd>,
-    /// True if the reactor does not report bytes to read; see [`Conn::mute`].
+    /// True if the reactor does not report bytes to read; see [`Conn::pause_reading`].
     reading_paused: bool,
     /// True if the last write was refused: the next waits until the kernel reports room.
     write_blocked: AtomicBool,
@@ -88,9 +88,9 @@ impl Conn {
         Ok(conn)
     }
 
-    /// Calls `read` when bytes, an end or an error may be available. Returns `Pending` once it
-    /// fails with `EAGAIN`. A muted connection then has no waker registered: call [`Conn::listen`]
-    /// next.
+    /// Calls `read` when bytes, an end or an error may be available. Returns `PendingRoute` once it
+    /// fails with `EAGAIN`. A muted connection then has no waker registered: call
+    /// [`Conn::resume_reading`] next.
     ///
     /// `read` returns the number of bytes read. 0 is the end of stream, or becomes an error if the
     /// connection has failed (LH-END-3).
@@ -136,7 +136,7 @@ impl Conn {
     /// Completes when bytes, an end or an error may be available to read.
     ///
     /// A muted connection always reports ready. The first read that finds nothing must then be
-    /// followed by [`Conn::listen`].
+    /// followed by [`Conn::resume_reading`].
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.reading_paused {
             Poll::Ready(Ok(()))

@@ -190,7 +190,7 @@ impl ConnectionPermit {
     /// Charges the connection to `payer`, whose OPEN has been verified, if one more fits.
     ///
     /// # Errors
-    /// [`NoRoom`]; the connection then stays pending.
+    /// [`QuotaExceeded`]; the connection then stays pending.
     pub fn charge_to(&mut self, payer: Payer) -> Result<(), QuotaExceeded> {
         let PermitState::Pending(number) = self.held else {
             return Ok(());

@@ -3,14 +3,14 @@
 //!
 //! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only on request. It
 //!   lends its descriptor to splice(2) and reports the kernel's statistics. Today every connection
-//!   is TCP; its users check [`Conn::splices`] and do not rely on a descriptor.
+//!   is TCP; its users check [`Conn::supports_splice`] and do not rely on a descriptor.
 //! - [`Resolver`] turns an endpoint into addresses, and [`dial`] turns those into a [`Conn`].
-//! - [`Listener`] accepts connections; [`Gate`] decides which pending connections stay when there
-//!   are too many.
+//! - [`Listener`] accepts connections; [`ConnectionGate`] decides which pending connections stay
+//!   when there are too many.
 //! - [`receive_open`] reads an OPEN; [`answer_and_linger`] refuses it and ensures that the answer
 //!   can be read.
-//! - [`Life`] is the life cycle of a service that finishes its work before it stops.
-//! - [`SharedPlaces`] bounds a resource shared among keys or sources. [`RateLimit`] is a shared
+//! - [`ServiceLife`] is the life cycle of a service that finishes its work before it stops.
+//! - [`SharedPermits`] bounds a resource shared among keys or sources. [`RateLimit`] is a shared
 //!   rate limit. [`EventLog`] bounds the log lines that pending connections can cause.
 //! - [`read_trusted_file`] reads a file that grants trust, unless others may write it.
 //!

@@ -17,7 +17,7 @@ pub enum Phase {
     Aborting,
 }
 
-/// Receiver of the phases. [`Life::end`] waits until all clones are dropped.
+/// Receiver of the phases. [`ServiceLife::finish`] waits until all clones are dropped.
 #[derive(Debug, Clone)]
 pub struct PhaseReceiver {
     phase: watch::Receiver<Phase>,
@@ -31,7 +31,8 @@ impl PhaseReceiver {
         *self.phase.borrow()
     }
 
-    /// Completes once the phase is reached, or once the [`Life`] is dropped, and so the service.
+    /// Completes once the phase is reached, or once the [`ServiceLife`] is dropped, and so the
+    /// service.
     pub async fn wait_until(&mut self, least: Phase) {
         let _ = self.phase.wait_for(|phase| *phase >= least).await;
     }

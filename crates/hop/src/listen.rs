@@ -41,7 +41,7 @@ impl ListenerConfig {
     }
 
     /// Opens the listener. Sent bytes must be acknowledged within `unacknowledged`
-    /// ([`Options::unacknowledged`]).
+    /// ([`HopOptions::user_timeout`]).
     ///
     /// # Errors
     /// [`ListenError`].

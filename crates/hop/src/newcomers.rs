@@ -38,7 +38,7 @@ type SourceNetwork = (u32, IpAddr);
 /// An admitted pending connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdmittedPending {
-    /// Number of the connection, for [`Newcomers::leave`].
+    /// Number of the connection, for [`PendingConnections::remove`].
     pub(crate) number: u64,
     /// Connection that was evicted for it.
     pub(crate) evicted: Option<u64>,

@@ -25,7 +25,7 @@ pub enum ReceiveOpenError {
 /// data after it (LH-OPEN-12).
 ///
 /// # Errors
-/// [`NoOpen`].
+/// [`ReceiveOpenError`].
 pub async fn receive_open(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> Result<(Open, Instant, Vec<u8>), ReceiveOpenError> {

@@ -16,7 +16,7 @@ const MAX_PORTS_TRIED: usize = 4096;
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
 /// Idle time before keepalive probes, and their interval. A silent peer is given up after
-/// [`Options::unacknowledged`], which on Linux replaces the number of probes.
+/// [`HopOptions::user_timeout`], which on Linux replaces the number of probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 

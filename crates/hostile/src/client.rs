@@ -207,7 +207,7 @@ pub async fn open_held_sessions(
     hold(target, ServiceName::COPY, hellos, limit).await
 }
 
-/// Like [`hold_sessions`], for questions about files.
+/// Like [`open_held_sessions`], for questions about files.
 pub async fn open_held_file_sessions(
     target: &AttackTarget,
     hellos: impl IntoIterator<Item = Vec<u8>>,

@@ -25,7 +25,7 @@ pub(crate) const BUFFER_BYTES: usize = 256 * 1024;
 /// Time without acknowledgement after which the program's kernel counts as gone.
 const ACKNOWLEDGEMENT_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Minimum time between two calls of [`End::poll`] without a packet between them.
+/// Minimum time between two calls of [`ConnectionEnd::poll`] without a packet between them.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum distance of a sequence number behind the expected one: a retransmission of received
 /// bytes. The program's kernel sends nothing further off. At half of all numbers, before and behind
@@ -58,7 +58,7 @@ pub(crate) struct ConnectionEnd {
     socket: SocketHandle,
     /// If true, the program has said that it will not send more.
     ended: bool,
-    /// If true, [`End::close`] was called.
+    /// If true, [`ConnectionEnd::close`] was called.
     closed: bool,
     /// If true, the stack was told so.
     reported: bool,
@@ -149,7 +149,7 @@ impl ConnectionEnd {
         ahead >= -MAX_BYTES_BEHIND && ahead + i64::from(segment.length()) <= room
     }
 
-    /// Sends what is due. To be called after any other call, and at [`End::next`].
+    /// Sends what is due. To be called after any other call, and at [`ConnectionEnd::next_poll`].
     pub(crate) fn poll(&mut self, now: Duration, wire: &mut dyn Wire) {
         self.report_close();
         let mut pass = PacketDevice::idle(wire);
@@ -208,7 +208,7 @@ impl ConnectionEnd {
             )
     }
 
-    /// Returns the time of the next call of [`End::poll`], if nothing comes before.
+    /// Returns the time of the next call of [`ConnectionEnd::poll`], if nothing comes before.
     pub(crate) fn next_poll(&mut self, now: Duration) -> Option<Duration> {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         let at = at.map(|at| Duration::from_micros(u64::try_from(at.total_micros()).unwrap_or(0)));

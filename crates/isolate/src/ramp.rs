@@ -26,7 +26,7 @@ pub struct ConnectionWishes {
     pub ramp: PathBuf,
     /// If true, connections without a route are refused.
     pub closed: bool,
-    /// Purpose of the connections, at most [`longhaul_ramp::MAX_PURPOSE`] bytes.
+    /// Purpose of the connections, at most [`longhaul_ramp::MAX_PURPOSE_BYTES`] bytes.
     pub purpose: Option<String>,
     /// Size of a transfer in bytes.
     pub size: Option<u64>,

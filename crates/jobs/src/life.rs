@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Every state except an end state allows pausing and cancelling. A running job is first asked to
-//! stop ([`Wish`]), and is paused or cancelled once it has stopped. A split job has a state of its
-//! own while its parts are worked on: [`crate::split`].
+//! stop ([`StopWish`]), and is paused or cancelled once it has stopped. A split job has a state of
+//! its own while its parts are worked on: [`crate::split`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -197,7 +197,7 @@ pub enum EventRefusal {
 pub struct JobLife {
     /// The state.
     pub state: State,
-    /// The wish while the job or its parts run; [`Wish::Run`] otherwise.
+    /// The wish while the job or its parts run; [`StopWish::Run`] otherwise.
     pub wish: StopWish,
     /// Earliest start.
     pub due: Moment,

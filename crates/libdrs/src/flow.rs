@@ -119,7 +119,7 @@ pub unsafe extern "C" fn drs_flow_step(
         // SAFETY: the caller promises that it is NULL or alive; only shared references to it are
         // ever made.
         let flow = unsafe { flow.as_ref() }.ok_or(ErrorCode::Null)?;
-        // SAFETY: `Place::new` asks for the caller's promise about the report.
+        // SAFETY: `ReportBuffer::new` asks for the caller's promise about the report.
         let place = unsafe { ReportBuffer::new(report) }?;
         let mut found = DrsReport::empty();
         let outcome = flow.step(now, &mut found);

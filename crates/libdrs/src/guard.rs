@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::ErrorCode;
 
-/// Runs `body` for a C caller. An error becomes a number, a panic becomes [`Code::Internal`], and
-/// `errno` is preserved.
+/// Runs `body` for a C caller. An error becomes a number, a panic becomes [`ErrorCode::Internal`],
+/// and `errno` is preserved.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), ErrorCode>) -> c_int {
     // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
     // the thread.

@@ -149,7 +149,7 @@ impl ReportBuffer {
     /// Returns the buffer at `at`, or `None` for NULL.
     ///
     /// # Errors
-    /// [`Code::Invalid`] if its size member is less than the first version's size.
+    /// [`ErrorCode::Invalid`] if its size member is less than the first version's size.
     ///
     /// # Safety
     /// `at` is NULL, or valid for reads and writes of as many bytes as its first member says, while

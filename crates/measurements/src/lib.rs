@@ -2,9 +2,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`Record`] (`record`) | one measurement: ends, time, method, conditions and values |
+//! | [`MeasurementRecord`] (`record`) | one measurement: ends, time, method, conditions and values |
 //! | `check` | validation of others' records against bounds and a clock |
-//! | [`Sample`] (`sample`) | a record as single values of quantities, each exact or a lower bound |
+//! | [`MeasurementSample`] (`sample`) | a record as single values of quantities, each exact or a lower bound |
 //! | [`pscheduler`] | the JSON that pScheduler hands to its archivers, read and written |
 
 #![forbid(unsafe_code)]

@@ -3,11 +3,11 @@
 //!
 //! | test | read as | content |
 //! |---|---|---|
-//! | `throughput` | [`Kind::Throughput`] | rate, intervals, retransmits; loss and jitter of UDP |
-//! | `rtt` | [`Kind::Rtt`] | minimum, mean, maximum and quantiles of round trips; loss |
-//! | `latency`, `latencybg` | [`Kind::Latency`] | delays of `histogram-latency`; loss |
-//! | the same without a histogram | [`Kind::Loss`] | loss |
-//! | `trace` | [`Kind::Trace`] | the first path |
+//! | `throughput` | [`MeasurementKind::Throughput`] | rate, intervals, retransmits; loss and jitter of UDP |
+//! | `rtt` | [`MeasurementKind::Rtt`] | minimum, mean, maximum and quantiles of round trips; loss |
+//! | `latency`, `latencybg` | [`MeasurementKind::Latency`] | delays of `histogram-latency`; loss |
+//! | the same without a histogram | [`MeasurementKind::Loss`] | loss |
+//! | `trace` | [`MeasurementKind::Trace`] | the first path |
 //!
 //! Records are written in the same way. Single round trips of `rtt` are not written, and `latency`
 //! needs a histogram or a loss.

@@ -65,8 +65,8 @@ pub struct OfframpLimits {
     pub unauthenticated: usize,
     /// Maximum number of concurrent name look-ups, shared among principals like sessions.
     pub lookups: usize,
-    /// Total buffer memory of all sessions in bytes, in addition to TLS ([`Limits::memory`]). When
-    /// it is exhausted, sessions use small buffers.
+    /// Total buffer memory of all sessions in bytes, in addition to TLS
+    /// ([`OfframpLimits::memory`]). When it is exhausted, sessions use small buffers.
     pub buffers: usize,
 }
 

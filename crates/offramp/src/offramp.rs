@@ -138,8 +138,8 @@ impl Offramp {
     /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are
     /// reset.
     ///
-    /// While draining, the listeners are closed and sessions get [`Timeouts::drain`] to finish. The
-    /// remaining ones are then reset.
+    /// While draining, the listeners are closed and sessions get [`OfframpTimeouts::drain`] to
+    /// finish. The remaining ones are then reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let metrics = self.metrics();
         let Self {

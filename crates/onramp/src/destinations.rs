@@ -126,7 +126,7 @@ fn key(destination: &OnrampDestination) -> (Host, u16) {
     (host, destination.port())
 }
 
-/// Returns the size that all but one in [`EXCEPTION`] connections did not exceed.
+/// Returns the size that all but one in [`EXCEPTION_DIVISOR`] connections did not exceed.
 fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
     if sizes.len() < MIN_CONNECTIONS {
         return None;

@@ -18,14 +18,14 @@ pub struct MeasurementLimits {
     pub time: Duration,
     /// Maximum number of concurrent measurements. One key may have half of them, and at least one.
     pub concurrent: usize,
-    /// Maximum number of measurements that one key may begin within [`WINDOW`].
+    /// Maximum number of measurements that one key may begin within [`REQUEST_WINDOW`].
     pub per_minute: u32,
 }
 
 /// Period over which requests are counted.
 pub const REQUEST_WINDOW: Duration = Duration::from_secs(60);
-/// Maximum number of keys whose requests are remembered. If that many were seen within [`WINDOW`],
-/// other keys are refused.
+/// Maximum number of keys whose requests are remembered. If that many were seen within
+/// [`REQUEST_WINDOW`], other keys are refused.
 const MAX_KEYS: usize = 1024;
 
 impl Default for MeasurementLimits {

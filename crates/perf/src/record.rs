@@ -40,11 +40,11 @@ pub struct RecordAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenRule {
-    /// Fewer than [`LEAST_BYTES`] were transferred.
+    /// Fewer than [`MIN_BYTES`] were transferred.
     TooFewBytes,
-    /// The distance is less than [`LEAST_KM`].
+    /// The distance is less than [`MIN_KM`].
     TooShort,
-    /// There are fewer than [`LEAST_HOPS`] router hops.
+    /// There are fewer than [`MIN_HOPS`] router hops.
     TooFewHops,
 }
 

@@ -5,9 +5,9 @@
 //! 4      the message, as JSON
 //! ```
 //!
-//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`].
-//! Every other session of the measurement begins with [`Attach`]. After that it carries only
-//! measured bytes, in one direction (LH-PERF-1 to LH-PERF-6 of `docs/protocol.md`).
+//! One session, the *control session*, carries [`Hello`], READY, START and the closing
+//! [`EndReport`]. Every other session of the measurement begins with [`Attach`]. After that it
+//! carries only measured bytes, in one direction (LH-PERF-1 to LH-PERF-6 of `docs/protocol.md`).
 
 #![deny(clippy::indexing_slicing)] // the input comes from the network
 
@@ -262,7 +262,7 @@ impl Message {
     /// Encodes the message with its length prefix.
     ///
     /// # Errors
-    /// [`Error::Protocol`] when it is longer than [`MAX_MESSAGE`].
+    /// [`Error::Protocol`] when it is longer than [`MAX_MESSAGE_BYTES`].
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; 4];
         serde_json::to_writer(&mut bytes, self)

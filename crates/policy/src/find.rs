@@ -88,7 +88,7 @@ impl Finder {
     /// might allow its addresses: those rules are the `candidates`.
     ///
     /// # Errors
-    /// [`NoWay`], with the status to answer with.
+    /// [`Unreachable`], with the status to answer with.
     pub async fn find(
         &self,
         candidates: Candidates,

@@ -31,8 +31,8 @@
 //! pattern grants.
 //!
 //! The [`Policy`] is pure except for [`Policy::load`]: the machine's own addresses are passed in.
-//! The [`Finder`] reads those and resolves names. [`Live`] counts sessions and rates by the names
-//! of rules.
+//! The [`Finder`] reads those and resolves names. [`RuleUsage`] counts sessions and rates by the
+//! names of rules.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
@@ -371,8 +371,8 @@ impl Rule {
                         next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
                             && to.iter().any(|to| to.might_grant(&destination.host, own))
                     }
-                    // The next depot resolves the destination by its own policy. Here, only its written
-                    // form is checked.
+                    // The next depot resolves the destination by its own policy. Here, only its
+                    // written form is checked.
                     NextReceiver::Hop(hop) => {
                         to.iter()
                             .any(|to| to.grants_as_written(&destination.host, own))

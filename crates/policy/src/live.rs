@@ -72,7 +72,7 @@ impl RuleUsage {
     /// Takes a permit for one more session of a rule, looked up by name.
     ///
     /// # Errors
-    /// [`NoPlace`], according to the policy in force now, which may be newer than the one of
+    /// [`NoPermit`], according to the policy in force now, which may be newer than the one of
     /// `rule`.
     pub fn admit_session(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPermit> {
         let mut state = self.state();

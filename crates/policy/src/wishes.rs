@@ -110,7 +110,7 @@ impl Candidates {
     /// Keeps the rules whose bounds these wishes meet.
     ///
     /// # Errors
-    /// [`Unmet`] for the first rule, if there were rules and none remains.
+    /// [`UnmetBound`] for the first rule, if there were rules and none remains.
     pub fn retain_within(
         mut self,
         principal: &PublicKey,

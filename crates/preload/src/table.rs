@@ -3,7 +3,7 @@
 //!
 //! Nothing is allocated, and no wait is unbounded: the program may close a descriptor in a signal
 //! handler. A slot is one socket; several descriptors may lead to it (`dup`). They lead to it by a
-//! [`Key`] with a number that no other key ever has. So a late caller, whose slot belongs to
+//! [`SlotKey`] with a number that no other key ever has. So a late caller, whose slot belongs to
 //! another socket by now, is turned away.
 
 use std::cell::UnsafeCell;
@@ -97,7 +97,7 @@ impl<T: SlotValue> DescriptorTable<T> {
         // SAFETY: an atomic number of zero bytes is zero.
         let by_descriptor = unsafe { Box::new_zeroed_slice(MAX_DESCRIPTORS).assume_init() };
         // SAFETY: with zero bytes the atomics are zero, which is FREE for `state`, and the kept
-        // value is valid (`Kept`).
+        // value is valid (`SlotValue`).
         let slots = unsafe { Box::new_zeroed_slice(MAX_SLOTS).assume_init() };
         Self {
             by_descriptor,

@@ -32,7 +32,7 @@ impl Admission {
     /// and replay.
     ///
     /// # Errors
-    /// The first [`Refusal`].
+    /// The first [`OpenRefusal`].
     pub fn check_at_depot(
         &self,
         open: &Open,
@@ -65,7 +65,7 @@ impl Admission {
     /// The caller then checks for replay.
     ///
     /// # Errors
-    /// The first [`Refusal`].
+    /// The first [`OpenRefusal`].
     pub fn check_at_acceptor(
         &self,
         open: &Open,
@@ -111,7 +111,8 @@ fn check_principal(
     open.verify()
 }
 
-/// Reason why an OPEN is not admitted. [`Refusal::code`] returns the status code to answer with.
+/// Reason why an OPEN is not admitted. [`OpenRefusal::code`] returns the status code to answer
+/// with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenRefusal {
     /// The OPEN is malformed, of another version, or has an unknown critical option.

@@ -184,7 +184,7 @@ impl CircuitGrant {
     /// Encodes the grant as on the wire.
     ///
     /// # Errors
-    /// [`NoGrant`]: a value breaks a rule.
+    /// [`InvalidGrant`]: a value breaks a rule.
     pub fn to_bytes(&self) -> Result<Vec<u8>, InvalidGrant> {
         self.validate().map_err(InvalidGrant)?;
         let mut out = BytesMut::with_capacity(512);
@@ -195,7 +195,7 @@ impl CircuitGrant {
     /// Decodes a grant from `bytes`, which must contain nothing else.
     ///
     /// # Errors
-    /// [`NoGrant`]: the bytes are not a grant.
+    /// [`InvalidGrant`]: the bytes are not a grant.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, InvalidGrant> {
         let mut reader = FieldReader(bytes);
         let grant = Self::take(&mut reader).map_err(InvalidGrant)?;
@@ -207,7 +207,7 @@ impl CircuitGrant {
     /// padding) in lower case.
     ///
     /// # Errors
-    /// [`NoGrant`]: a value breaks a rule.
+    /// [`InvalidGrant`]: a value breaks a rule.
     pub fn to_text(&self) -> Result<String, InvalidGrant> {
         let digits = BASE32_NOPAD.encode(&self.to_bytes()?);
         Ok(format!("{PREFIX}{}", digits.to_ascii_lowercase()))

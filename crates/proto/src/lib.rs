@@ -67,7 +67,7 @@ const _: () = assert!(MAX_OPEN_BYTES + 2000 < 10 * 1220);
 /// Maximum size of a STATUS, in bytes, header included (LH-STATUS-2).
 pub const MAX_STATUS_BYTES: usize = 1024;
 /// Maximum padding that an OPEN may request for the acceptor's STATUS, in bytes (LH-STATUS-9). A
-/// padded STATUS may exceed [`MAX_STATUS`] by this much.
+/// padded STATUS may exceed [`MAX_STATUS_BYTES`] by this much.
 pub const MAX_PADDING_BYTES: u16 = 16 * 1024;
 /// Maximum number of hops that a route may list (LH-ROUTE-4).
 pub const MAX_HOPS: usize = 16;

@@ -25,7 +25,7 @@ pub struct Open {
     /// Depots to pass.
     pub route: Route,
     /// Number of positions of the route (its hops, then the destination) that have been dialled;
-    /// see [`Open::next`] (LH-ROUTE-1).
+    /// see [`Open::next_receiver`] (LH-ROUTE-1).
     pub cursor: u8,
     /// Depots passed so far, in order, including those added before loose hops (LH-ROUTE-5).
     pub passed: Vec<PublicKey>,
@@ -47,12 +47,13 @@ pub struct Open {
     /// Duration of that use in seconds, if the initiator knows it; at least 1. Also a wish.
     pub duration: Option<u64>,
     /// Ordinary TCP server to which the off-ramp connects the session. Present exactly if the
-    /// service is [`Service::TCP`] (LH-OPEN-14).
+    /// service is [`ServiceName::TCP`] (LH-OPEN-14).
     pub onward: Option<Endpoint>,
     /// A controller's grant for this session to use a circuit (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
-    /// Maximum padding of the acceptor's STATUS in bytes, 1 to [`MAX_PADDING`](crate::MAX_PADDING).
-    /// Requested if the acceptor will send the bulk of the data (LH-STATUS-9).
+    /// Maximum padding of the acceptor's STATUS in bytes, 1 to
+    /// [`MAX_PADDING_BYTES`](crate::MAX_PADDING). Requested if the acceptor will send the bulk of
+    /// the data (LH-STATUS-9).
     pub padding: Option<u16>,
     /// Trace context for distributed tracing.
     pub trace: Option<TraceContext>,
@@ -172,7 +173,7 @@ impl Open {
     /// Verifies the principal's signature over the signed part (LH-SIGN-1).
     ///
     /// # Errors
-    /// [`Refusal::BadSignature`] if it is invalid.
+    /// [`OpenRefusal::BadSignature`] if it is invalid.
     pub fn verify(&self) -> Result<(), OpenRefusal> {
         if self.principal.verify(&self.signed_bytes(), &self.signature) {
             Ok(())
@@ -222,11 +223,12 @@ impl Open {
         self
     }
 
-    /// Returns this OPEN as depot `me` sends it to [`Open::next`]. `elapsed` is the time since it
-    /// began to arrive (LH-DEPOT-7).
+    /// Returns this OPEN as depot `me` sends it to [`Open::next_receiver`]. `elapsed` is the time
+    /// since it began to arrive (LH-DEPOT-7).
     ///
     /// # Errors
-    /// A [`Refusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used up.
+    /// A [`OpenRefusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used
+    /// up.
     pub fn forwarded(&self, me: PublicKey, elapsed: Duration) -> Result<Self, OpenRefusal> {
         let mut open = self.with_depot_passed(me, elapsed)?;
         open.cursor = open.cursor.saturating_add(1);
@@ -237,7 +239,7 @@ impl Open {
     /// must be loose (LH-ROUTE-3).
     ///
     /// # Errors
-    /// As [`Open::passed_on`], and [`Refusal::Misrouted`] if the next hop is strict.
+    /// As [`Open::forwarded`], and [`OpenRefusal::Misrouted`] if the next hop is strict.
     pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, OpenRefusal> {
         match self.next_receiver() {
             NextReceiver::Hop(hop) if !hop.strict => self.with_depot_passed(me, elapsed),

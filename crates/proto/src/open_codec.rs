@@ -43,8 +43,8 @@ const PADDING: u16 = 20;
 /// Highest option number that this version knows; those of [`UnknownOption`] are above it.
 pub const LAST_KNOWN_OPTION: u16 = PADDING;
 
-/// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN`] bytes, and never more than have
-/// arrived.
+/// Incremental decoder of an OPEN. Buffers at most [`MAX_OPEN_BYTES`] bytes, and never more than
+/// have arrived.
 #[derive(Debug, Clone)]
 pub struct OpenDecoder {
     frame: FrameReader,

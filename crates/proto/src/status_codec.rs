@@ -26,8 +26,8 @@ const LAST_KNOWN: u16 = CLOCK;
 /// Domain separation: prevents the signature from being valid for any other message (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
-/// Incremental decoder of status records. Buffers at most [`MAX_STATUS`] bytes plus the requested
-/// padding, and never more than have arrived.
+/// Incremental decoder of status records. Buffers at most [`MAX_STATUS_BYTES`] bytes plus the
+/// requested padding, and never more than have arrived.
 #[derive(Debug, Clone)]
 pub struct StatusDecoder {
     frame: FrameReader,
@@ -41,7 +41,7 @@ impl StatusDecoder {
     }
 
     /// Creates a decoder for records that may have this many bytes of padding, at most
-    /// [`MAX_PADDING`] (LH-STATUS-9).
+    /// [`MAX_PADDING_BYTES`] (LH-STATUS-9).
     #[must_use]
     pub const fn with_padding(padding: u16) -> Self {
         let padding = if padding < MAX_PADDING_BYTES {
@@ -135,7 +135,7 @@ impl Status {
             }
     }
 
-    /// Returns the part of [`Status::padding`] that is sent.
+    /// Returns the part of [`Status::sent_padding`] that is sent.
     fn sent_padding(&self) -> u16 {
         self.padding.min(MAX_PADDING_BYTES)
     }

@@ -30,8 +30,8 @@
 //! # What TCP carries
 //!
 //! [`path::Hop`] is the path of one TCP connection. It computes the long-run rate and what limits
-//! it ([`path::Hop::steady`]), the length of slow start ([`path::Hop::ramp`]), and the duration of
-//! a transfer ([`path::Hop::time`]).
+//! it ([`path::Hop::steady_rate`]), the length of slow start ([`path::Hop::slow_start_phase`]), and
+//! the duration of a transfer ([`path::Hop::time`]).
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from files and command lines
 

@@ -92,7 +92,7 @@ impl MessageBytes {
     /// Returns the bytes to send.
     ///
     /// # Errors
-    /// [`Malformed`] if the message is longer than [`MAX_MESSAGE`].
+    /// [`Malformed`] if the message is longer than [`MAX_MESSAGE_BYTES`].
     pub fn finish(&self) -> Result<&[u8], Malformed> {
         match self.bytes.get(..self.length) {
             Some(bytes) if !self.overflowed => Ok(bytes),

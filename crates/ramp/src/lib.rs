@@ -1,7 +1,7 @@
 //! Protocol between a program and the on-ramp on its machine.
 //!
-//! A program sends requests over a Unix socket of type `SOCK_SEQPACKET`, one [`Request`] per
-//! packet, and reads one [`Reply`] per packet. All numbers are big-endian. A message is its
+//! A program sends requests over a Unix socket of type `SOCK_SEQPACKET`, one [`RampRequest`] per
+//! packet, and reads one [`RampReply`] per packet. All numbers are big-endian. A message is its
 //! version, its kind, and fields, each with a tag (1), a length (2) and a value:
 //!
 //! ```text
@@ -14,19 +14,20 @@
 //!
 //! The sequence of messages:
 //!
-//! 1. [`Request::Ask`] is answered with [`Reply::Direct`], [`Reply::Refuse`] or [`Reply::Via`].
+//! 1. [`RampRequest::RouteQuery`] is answered with [`RampReply::Direct`], [`RampReply::Refuse`] or
+//!    [`RampReply::Via`].
 //! 2. After `Via`, the program connects its own socket to that listener on loopback. It sends
-//!    [`Request::Begin`] with the ticket and its socket's address. The answer, [`Reply::Done`],
-//!    follows once the route is established or has failed.
-//! 3. If [`Reply::Direct`] requests it, the program reports the round-trip time with
-//!    [`Request::Measured`] once it is connected. That is not answered.
+//!    [`RampRequest::Begin`] with the ticket and its socket's address. The answer,
+//!    [`RampReply::ActionResult`], follows once the route is established or has failed.
+//! 3. If [`RampReply::Direct`] requests it, the program reports the round-trip time with
+//!    [`RampRequest::Measured`] once it is connected. That is not answered.
 //!
-//! A program that supports it, as stated in its `Ask`, may receive a `Direct` with a time for which
-//! the same question has the same answer. When its rules change, the on-ramp sends
-//! [`Reply::Forget`] on the connection that carried the answer. The end of that connection means
-//! the same. So a program checks that connection before it uses a remembered answer: nothing to
-//! read means that the answer is still valid. [`Request::Remembered`] reports how often such
-//! answers were used.
+//! A program that supports it, as stated in its `RouteQuery`, may receive a `Direct` with a time
+//! for which the same question has the same answer. When its rules change, the on-ramp sends
+//! [`RampReply::Forget`] on the connection that carried the answer. The end of that connection
+//! means the same. So a program checks that connection before it uses a remembered answer: nothing
+//! to read means that the answer is still valid. [`RampRequest::AnswerCache`] reports how often
+//! such answers were used.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)] // the input comes from another process
@@ -64,7 +65,7 @@ pub const MAX_REASON_BYTES: usize = 256;
 pub const MAX_STATUS_PART_BYTES: usize = 3840;
 
 /// Maximum number of fill bytes that a program may send before its own data, to keep its socket
-/// from being writable: see [`Request::Begin`].
+/// from being writable: see [`RampRequest::Begin`].
 pub const MAX_FILL_BYTES: u32 = 16 * 1024 * 1024;
 
 /// Default path of the on-ramp's socket, relative to the state directory.

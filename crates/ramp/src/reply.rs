@@ -38,8 +38,8 @@ pub enum RampReply<'a> {
         /// Time in milliseconds for which the same question has this answer; `None` to ask every
         /// time.
         ///
-        /// The answer expires early with [`Reply::Forget`], or when the connection that carried it
-        /// ends.
+        /// The answer expires early with [`RampReply::Forget`], or when the connection that carried
+        /// it ends.
         remember: Option<u64>,
     },
     /// The connection is refused, or the request cannot be fulfilled.
@@ -53,7 +53,7 @@ pub enum RampReply<'a> {
     Via {
         /// Address of the listener, of the requested family.
         listener: SocketAddr,
-        /// Ticket to pass in [`Request::Begin`](crate::Request::Begin).
+        /// Ticket to pass in [`RampRequest::Begin`](crate::Request::Begin).
         ticket: u64,
         /// Reason, in words.
         reason: &'a str,
@@ -87,7 +87,7 @@ pub enum RampReply<'a> {
     },
     /// Status of the on-ramp: a part of a JSON object.
     Status {
-        /// At most [`MAX_STATUS_PART`] bytes.
+        /// At most [`MAX_STATUS_PART_BYTES`] bytes.
         part: &'a str,
         /// True if the next packet contains more.
         more: bool,

@@ -41,7 +41,7 @@ const FLAG_REMEMBERS: u64 = 8;
 /// Stated use of a connection, as far as the program knows it. It is passed to the depots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionWish<'a> {
-    /// Purpose, for the logs and policies of depots; at most [`MAX_PURPOSE`] bytes.
+    /// Purpose, for the logs and policies of depots; at most [`MAX_PURPOSE_BYTES`] bytes.
     pub purpose: Option<&'a str>,
     /// Number of bytes that will be sent.
     pub size: Option<u64>,
@@ -75,7 +75,7 @@ pub struct RouteQuery<'a> {
     /// protocol.
     pub key: Option<[u8; 32]>,
     /// True if the program can remember an answer, and reads
-    /// [`Reply::Forget`](crate::Reply::Forget) on this connection.
+    /// [`RampReply::Forget`](crate::Reply::Forget) on this connection.
     pub remembers: bool,
 }
 
@@ -92,7 +92,7 @@ pub enum RampRequest<'a> {
         /// Local address of the program's socket.
         local: SocketAddr,
         /// Number of fill bytes before the program's own data, to be discarded once the route is
-        /// established. At most [`MAX_FILL`].
+        /// established. At most [`MAX_FILL_BYTES`].
         fill: u32,
     },
     /// Asks for the destination of the connection whose socket has this address. Used by programs

@@ -39,7 +39,7 @@ pub struct ServeRequest {
     pub no_encrypt: bool,
     /// Routes over depots; empty for direct sessions. With routes, nothing else is tried.
     pub routes: Vec<Route>,
-    /// The route of the data last time, if known: it is tried first ([`WayMemory`]).
+    /// The route of the data last time, if known: it is tried first ([`RouteMemory`]).
     pub last_way: Option<DataRoute>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum DataLink {
 pub struct FoundRoute {
     /// Opener of streams.
     pub connector: LoginConnector,
-    /// The paths of [`Serve`] beneath the far side's root.
+    /// The paths of [`ServeRequest`] beneath the far side's root.
     pub paths: Vec<RelPath>,
     /// Reason why the preferred route was not taken, if another was.
     pub notice: Option<String>,
@@ -94,7 +94,7 @@ impl LoginConnector {
     ///
     /// # Errors
     /// [`Error`] if the far side refuses or is gone. A failed direct connection is not an error:
-    /// see [`Found::notice`].
+    /// see [`FoundRoute::notice`].
     pub async fn find(mut far: FarSide, serve: &ServeRequest) -> Result<FoundRoute, Error> {
         let identity = Arc::new(Identity::generate()?);
         let clock = ClientClock::read(far.ready_ms);

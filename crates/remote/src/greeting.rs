@@ -20,7 +20,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(20);
 const GREETING_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum bytes shown of a line.
 const MAX_SHOWN_BYTES: usize = 256;
-/// Beginning of [`Answer::Ready`] as every release writes it.
+/// Beginning of [`FarAnswer::Ready`] as every release writes it.
 const READY: &[u8] = b"{\"answer\":\"ready\"";
 
 /// A message of the far side's host before any question.
@@ -39,9 +39,9 @@ pub(crate) enum Greeting {
 /// Reason why a login is abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overrun {
-    /// It was silent for [`SILENCE_LIMIT`].
+    /// It was silent for [`MAX_SILENCE`].
     Silent,
-    /// It took longer than [`GREETING_LIMIT`].
+    /// It took longer than [`GREETING_TIMEOUT`].
     Slow,
     /// It printed more than [`MAX_NOISE_BYTES`].
     Noisy,

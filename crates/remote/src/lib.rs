@@ -5,9 +5,9 @@
 //! - [`Login`] is `user@host:path`, [`Ssh`] the `ssh` command. [`FarSide::start`] logs in and
 //!   starts `longhaul serve --over-stdio` there, or a copy of this very program that it brings
 //!   along. Both sides exchange [`message`]s, one line of JSON each.
-//! - [`Way`] is the route of the data: a connection to the far side, one from it, or the ssh
-//!   connection itself. [`Ways`] decides, without I/O; [`LoginConnector`] carries the decision out,
-//!   and opens the streams of a copy.
+//! - [`DataRoute`] is the route of the data: a connection to the far side, one from it, or the ssh
+//!   connection itself. [`RouteChoice`] decides, without I/O; [`LoginConnector`] carries the
+//!   decision out, and opens the streams of a copy.
 //! - [`serve_over_stdio`] is the far side. It serves the one client whose key it was given, and the
 //!   paths it was given, as the user who logged in, and ends with its standard input.
 //! - [`between`] has two far sides copy to each other.

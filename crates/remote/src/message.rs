@@ -1,8 +1,8 @@
 //! Messages between the two sides of an ssh connection: one JSON object per line.
 //!
-//! The far side begins with [`Answer::Ready`]; then each [`Ask`] gets its answer, in order. Fields
-//! may be added within a [`VERSION`]; unknown ones are ignored. Public keys are exchanged here,
-//! private ones never.
+//! The far side begins with [`FarAnswer::Ready`]; then each [`FarQuestion`] gets its answer, in
+//! order. Fields may be added within a [`VERSION`]; unknown ones are ignored. Public keys are
+//! exchanged here, private ones never.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -25,10 +25,10 @@ pub const MAX_LINE_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum FarQuestion {
-    /// Permit this key to access these paths. Answered by [`Answer::Serving`].
+    /// Permit this key to access these paths. Answered by [`FarAnswer::Serving`].
     Serve(ServeAsk),
     /// Connect to the asking side, and accept a session over that connection. Answered by
-    /// [`Answer::Dialled`].
+    /// [`FarAnswer::Dialled`].
     Dial {
         /// Names and addresses of the asking side, the likeliest first.
         hosts: Vec<String>,
@@ -39,16 +39,16 @@ pub enum FarQuestion {
         within_ms: Option<u32>,
     },
     /// Carry one session over standard input and output from the answer on. Answered by
-    /// [`Answer::Inside`].
+    /// [`FarAnswer::BridgeState`].
     Inside,
-    /// List files, or change names. Answered by [`Answer::Files`].
+    /// List files, or change names. Answered by [`FarAnswer::Files`].
     Files(FilesRequest),
-    /// Be the client of a copy with another far side. Answered by [`Answer::Event`]s and
-    /// [`Answer::Ended`], or by [`Answer::NotReached`].
+    /// Be the client of a copy with another far side. Answered by [`FarAnswer::Event`]s and
+    /// [`FarAnswer::CopyResult`], or by [`FarAnswer::NotReached`].
     Copy(Box<CopyAsk>),
 }
 
-/// Content of [`Ask::Serve`].
+/// Content of [`FarQuestion::ServeRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServeAsk {
     /// Key of the client.
@@ -86,8 +86,8 @@ pub enum Access {
     Write,
 }
 
-/// Content of [`Ask::Copy`]. Paths of this host are as typed. Those of the other are beneath its
-/// root, as it reported them.
+/// Content of [`FarQuestion::Copy`]. Paths of this host are as typed. Those of the other are
+/// beneath its root, as it reported them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyAsk {
     /// The other far side's key.
@@ -196,7 +196,7 @@ pub enum FarAnswer {
     },
 }
 
-/// Content of [`Answer::Ready`].
+/// Content of [`FarAnswer::Ready`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
     /// Version of the messages: [`VERSION`].

@@ -70,7 +70,7 @@ pub enum IgnoreReason {
 /// Derives the choice from a controller's answer.
 ///
 /// # Errors
-/// [`Ignored`].
+/// [`IgnoreReason`].
 pub fn choice_from_answer(
     answer: &RouteAnswer,
     question: &RouteQuery,
@@ -104,7 +104,7 @@ pub fn choice_from_answer(
 /// Derives the choice from a table, at time `now_ms`.
 ///
 /// # Errors
-/// [`Ignored`].
+/// [`IgnoreReason`].
 pub fn choice_from_table(
     table: &RouteTable,
     question: &RouteQuery,

@@ -99,7 +99,7 @@ impl CacheSource {
     /// Derives the choice from the table for the question's direction.
     ///
     /// # Errors
-    /// [`Ignored`].
+    /// [`IgnoreReason`].
     pub fn choose(&self, question: &RouteQuery) -> Result<Choice, IgnoreReason> {
         let now_ms = (self.now_ms)();
         let table = self

@@ -78,7 +78,7 @@ impl ClientSource {
     /// Creates the source from the files in `dir`, with its state in `state`.
     ///
     /// # Errors
-    /// As for [`Self::of_home`].
+    /// As for [`Self::from_home`].
     pub fn from_dir(
         dir: &Path,
         state: Option<PathBuf>,

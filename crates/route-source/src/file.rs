@@ -25,7 +25,7 @@ impl FileSource {
     /// Derives the choice from the rules.
     ///
     /// # Errors
-    /// [`NoRoutes::Nothing`] if no rule applies.
+    /// [`NoRoutes::UnknownDestination`] if no rule applies.
     pub fn choose(&self, question: &RouteQuery) -> Result<Choice, NoRoutes> {
         let to = &question.destination;
         let (address, name): (Option<IpAddr>, Option<&str>) = match &to.host {

@@ -102,7 +102,8 @@ impl Acceptor {
     /// or refuses it if the service can tell at once (LH-ADMIT-1).
     ///
     /// # Errors
-    /// [`TurnedAway`], with the OPEN if one could be read. The initiator has not been answered yet.
+    /// [`RejectedConnection`], with the OPEN if one could be read. The initiator has not been
+    /// answered yet.
     pub async fn receive_open<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

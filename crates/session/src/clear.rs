@@ -25,7 +25,8 @@ impl PlaintextRanges {
         self.may_receive.store(true, Ordering::Relaxed);
     }
 
-    /// Marks the next `len` bytes read as plaintext. Requires an earlier [`Self::may_receive`].
+    /// Marks the next `len` bytes read as plaintext. Requires an earlier
+    /// [`Self::expect_plaintext`].
     pub fn mark_read(&self, len: usize) {
         self.receiving.fetch_add(len, Ordering::Relaxed);
     }

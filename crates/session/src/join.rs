@@ -9,7 +9,7 @@
 //!
 //! A program that has sent everything may close its connection while the other side still sends.
 //! Its kernel then resets the connection, which must not discard what the program sent: see
-//! [`Ending::Closed`].
+//! [`JoinEnding::Closed`].
 
 mod buffers;
 mod way;
@@ -96,7 +96,7 @@ pub enum JoinSide {
     Tcp,
 }
 
-/// Outcome of a joined session. Only [`Ending::Finished`] is clean.
+/// Outcome of a joined session. Only [`JoinEnding::Finished`] is clean.
 #[derive(Debug)]
 pub enum JoinEnding {
     /// Both directions ended, and everything was delivered.
@@ -110,7 +110,7 @@ pub enum JoinEnding {
     Idle,
     /// One direction had ended and no bytes moved in the other within the limit; both were reset.
     HalfClosed,
-    /// One direction exceeded its maximum size ([`JoinOptions::most_bytes`]); both were reset.
+    /// One direction exceeded its maximum size ([`JoinOptions::max_bytes`]); both were reset.
     BeyondSize,
     /// The caller aborted it; both were reset.
     Aborted,
@@ -172,7 +172,7 @@ impl JoinableStream for Conn {
 }
 
 /// Future that moves the bytes. When it completes or is dropped, both sides are closed: cleanly
-/// after [`Ending::Finished`], otherwise with resets.
+/// after [`JoinEnding::Finished`], otherwise with resets.
 pub struct Join<F = Session> {
     /// `None` once closed.
     ends: Option<(F, Conn)>,

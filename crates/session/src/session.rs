@@ -235,7 +235,7 @@ impl AsyncWrite for Session {
     }
 }
 
-/// Plaintext byte stream of a session, returned by [`Session::unprotected`].
+/// Plaintext byte stream of a session, returned by [`Session::plaintext_stream`].
 #[derive(Debug)]
 pub struct PlaintextStream<'a>(&'a mut Session);
 

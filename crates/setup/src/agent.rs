@@ -103,7 +103,7 @@ pub enum AgentListenError {
 /// it is missing.
 ///
 /// # Errors
-/// [`ListenError`].
+/// [`AgentListenError`].
 pub fn bind(path: &Path) -> Result<UnixListener, AgentListenError> {
     let failed = |source| AgentListenError::System {
         path: path.to_owned(),

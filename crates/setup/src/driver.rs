@@ -14,7 +14,7 @@ pub type DriverFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError
 /// already as requested.
 pub trait Driver: Send + Sync {
     /// Carries out a request, and answers within a bounded time. Errors are returned as `Err`,
-    /// never as a [`Reply`].
+    /// never as a [`DriverReply`].
     fn ask<'a>(&'a self, request: &'a DriverRequest) -> DriverFuture<'a, DriverReply>;
 }
 

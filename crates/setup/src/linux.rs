@@ -8,9 +8,9 @@
 //! take nothing from others. All other packets share one class. It has the rate that circuits do
 //! not reserve, and may borrow what they do not use.
 //!
-//! All objects have numbers from the ranges in [`Numbers`], by which they are found after a crash.
-//! Objects with other numbers are not touched. An interface whose root queueing discipline was
-//! chosen by someone else is refused.
+//! All objects have numbers from the ranges in [`KernelNumbers`], by which they are found after a
+//! crash. Objects with other numbers are not touched. An interface whose root queueing discipline
+//! was chosen by someone else is refused.
 //!
 //! A file records the number of each part. An object with a number of these ranges that is not in
 //! the file is listed under an id that begins with `?`, as incomplete. A request to tear it down

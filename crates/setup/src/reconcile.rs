@@ -1,9 +1,9 @@
 //! Due requests to each driver, and the status of each circuit.
 //!
 //! A [`Reconciler`] holds the wanted circuits and what the drivers last reported.
-//! [`Reconciler::next`] returns the requests that are due, at most one per driver at a time. So a
-//! driver's list is never older than the last request to it. [`Reconciler::answered`] takes the
-//! answers.
+//! [`Reconciler::next_requests`] returns the requests that are due, at most one per driver at a
+//! time. So a driver's list is never older than the last request to it. [`Reconciler::take_answer`]
+//! takes the answers.
 //!
 //! At first each driver lists its parts, because it may have kept those that were set up before a
 //! crash. It lists them again from time to time, because it may have lost some. Then it tears down
@@ -71,8 +71,8 @@ pub struct Reconciler {
 
 impl Reconciler {
     /// Creates a reconciler without circuits. The drivers' parts of `owner` will be torn down
-    /// unless [`Reconciler::want`] is called before [`Reconciler::next`]. Nodes that are not in
-    /// `nodes` need no provisioning.
+    /// unless [`Reconciler::set_wanted`] is called before [`Reconciler::next_requests`]. Nodes that
+    /// are not in `nodes` need no provisioning.
     #[must_use]
     pub fn new(owner: EntityName, nodes: BTreeMap<EntityName, EntityName>) -> Self {
         let drivers: BTreeSet<&EntityName> = nodes.values().collect();
@@ -137,9 +137,9 @@ impl Reconciler {
         }
     }
 
-    /// Returns the requests that are due. Each must be answered by [`Reconciler::answered`], with
-    /// an error if the driver did not answer in time. Until then its driver receives no further
-    /// request.
+    /// Returns the requests that are due. Each must be answered by [`Reconciler::take_answer`],
+    /// with an error if the driver did not answer in time. Until then its driver receives no
+    /// further request.
     pub fn next_requests(&mut self, now: MomentMs) -> Vec<DueRequest> {
         self.update_failures(now);
         let mut desired = self.desired(now);

@@ -290,7 +290,7 @@ impl StreamSelector {
     /// Checks that packets can be matched.
     ///
     /// # Errors
-    /// [`StreamsFault`] names the first fault.
+    /// [`SelectorFault`] names the first fault.
     pub fn check(&self) -> Result<(), SelectorFault> {
         if self.from.family() != self.to.family() {
             return Err(SelectorFault::Families {

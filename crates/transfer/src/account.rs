@@ -2,7 +2,7 @@
 //! so a key that exhausts its share affects only itself.
 //!
 //! [`Ledger`] does the bookkeeping. [`Account`] is one key's access to it: it waits where waiting
-//! is right, and returns what it took when the [`Held`] is dropped.
+//! is right, and returns what it took when the [`ResourcePermit`] is dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -153,7 +153,7 @@ impl Account {
         }
     }
 
-    /// Waits for the permit for one open file, at most [`Limits::file_wait`].
+    /// Waits for the permit for one open file, at most [`ServerLimits::file_timeout`].
     pub(crate) async fn open_file(self: &Arc<Self>) -> Result<ResourcePermit, Failure> {
         let waited = timeout(self.shared.file_wait, self.acquire(Resource::OpenFiles)).await;
         waited.map_err(|_| ResourceExhausted::Share(Resource::OpenFiles).into())

@@ -7,7 +7,7 @@
 //! - [`Files`] answers them beneath one directory that no path escapes, a page at a time and in
 //!   bounded memory.
 //! - [`FilesClient`] sends requests to a server. The server's side is [`crate::serve_files`].
-//! - [`Ahead`] prefetches the pages of a directory over any channel.
+//! - [`PagePrefetch`] prefetches the pages of a directory over any channel.
 
 mod ahead;
 mod client;

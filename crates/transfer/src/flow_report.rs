@@ -13,7 +13,7 @@ use crate::wire::{FLOW_LIMITS, FlowReport};
 const FIRST_REPORT_DELAY: Duration = Duration::from_millis(100);
 
 /// Schedule of a server's reports on its end of a stream. The first one is early, as the peer uses
-/// it to decide how many streams to open. The pauses then double up to [`FLOW_EVERY`].
+/// it to decide how many streams to open. The pauses then double up to [`FLOW_REPORT_INTERVAL`].
 #[derive(Debug, Default)]
 pub(crate) struct ReportSchedule {
     /// Time of the next report, and the pause after it.

@@ -21,7 +21,7 @@ use crate::wire::{
 use crate::wire::{block_header_len, decode};
 
 /// Silence after which a peer is considered gone (LH-COPY-28). A living peer sends KEEPALIVE every
-/// [`KEEP_ALIVE`].
+/// [`KEEP_ALIVE_INTERVAL`].
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time between two frames of one side.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ pub struct CopyPart {
     of: u32,
 }
 
-/// Error of an invalid [`Part`].
+/// Error of an invalid [`CopyPart`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a part is K/N, with N from 1 to {MAX_PARTS} and K from 1 to N")]
 pub struct PartError;

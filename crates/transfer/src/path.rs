@@ -16,7 +16,7 @@ use longhaul_proto::text::printable;
 /// Maximum length of a relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less
 /// the final NUL).
 pub const MAX_PATH_BYTES: usize = 4095;
-/// Maximum length of a single name in bytes (`NAME_MAX`).
+/// Maximum length of a single name in bytes (`MAX_NAME_BYTES`).
 pub const MAX_NAME_BYTES: usize = 255;
 
 /// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The
@@ -35,7 +35,7 @@ pub enum PathError {
     /// A NUL byte.
     #[error("a path has a NUL byte in it")]
     Nul,
-    /// A name longer than [`MAX_NAME`] or a path longer than [`MAX_PATH`].
+    /// A name longer than [`MAX_NAME_BYTES`] or a path longer than [`MAX_PATH_BYTES`].
     #[error(
         "a name is longer than 255 bytes or a path longer than 4095: \
          shorten it, or copy from a directory further in"

@@ -22,7 +22,7 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
     journal::is_name(name) || destination::is_temp_name(name)
 }
 
-/// Storage for the files of a copy, such as a local tree ([`Destination`]).
+/// Storage for the files of a copy, such as a local tree ([`CopyDestination`]).
 ///
 /// All methods may block. Several threads may call them at once, but only one per file.
 pub(crate) trait FileStore: Send + Sync + 'static {

@@ -75,8 +75,8 @@ fn is_worthwhile(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     is_guest && usable >= allowed
 }
 
-/// Runs the process that [`Awake`] starts: one idle thread for each processor, until standard input
-/// ends.
+/// Runs the process that [`AwakeGuard`] starts: one idle thread for each processor, until standard
+/// input ends.
 ///
 /// # Errors
 /// The policy or the priority is not permitted; no processor was kept awake then.

@@ -1,7 +1,7 @@
 //! Forecasts of one quantity of one path, from its samples.
 //!
-//! A [`Series`] takes samples as they are measured, and returns a [`Forecast`] at any time: three
-//! quantiles, and how often earlier forecasts of this series were right. It consists of these
+//! A [`Series`] takes samples as they are measured, and returns a [`SeriesForecast`] at any time:
+//! three quantiles, and how often earlier forecasts of this series were right. It consists of these
 //! modules:
 //!
 //! | module | contents |

@@ -65,7 +65,7 @@ pub(super) struct VolumeShortfall {
 }
 
 /// Partial plans for a volume that does not fit: the result of each attempt, in the order of
-/// [`plan`].
+/// [`plan_volume`].
 #[derive(Debug, Clone)]
 pub(super) struct PartialPlans(Vec<Filling>);
 
@@ -76,9 +76,9 @@ impl PartialPlans {
         bytes.max().unwrap_or(0)
     }
 
-    /// Returns the plan that [`plan`] makes of `bytes` bytes as early as possible, from the first
-    /// attempt that carries them. `bytes` is at most what was found. Returns `None` if that needs
-    /// another attempt.
+    /// Returns the plan that [`plan_volume`] makes of `bytes` bytes as early as possible, from the
+    /// first attempt that carries them. `bytes` is at most what was found. Returns `None` if that
+    /// needs another attempt.
     pub(super) fn plan_for(&self, bytes: u64) -> Option<ReservationPlan> {
         let volume = Volume::from_bytes(bytes);
         let mut looks = self.0.iter();

@@ -86,7 +86,7 @@ impl ReservationBook {
     /// the book, by reservation.
     ///
     /// # Errors
-    /// [`Fault`]; the book is unchanged.
+    /// [`BookFault`]; the book is unchanged.
     pub fn apply(
         &mut self,
         entry: &JournalEntry,

@@ -38,10 +38,11 @@ impl ReservationBook {
     /// with no capacity.
     ///
     /// Promises are kept even if they exceed the new capacity. Nothing more is granted on such
-    /// links until enough reservations have ended; [`Book::above`] names them.
+    /// links until enough reservations have ended; [`ReservationBook::overbooked_links`] names
+    /// them.
     ///
     /// # Errors
-    /// [`Unlike`]; the book is unchanged.
+    /// [`NetworkMismatch`]; the book is unchanged.
     pub fn replace_network(&mut self, network: CircuitNetwork) -> Result<(), NetworkMismatch> {
         let (known, found) = (self.network.nodes(), network.nodes());
         if found < known {

@@ -28,8 +28,8 @@ pub fn narrowest_cut(
     narrowest_cut_above(field, ends, paths, enough, 0)
 }
 
-/// Implements [`bound`], given that so many paths carry `reached` bit/s. No cut is narrower than
-/// that, so the search stops at one that is no wider.
+/// Implements [`narrowest_cut`], given that so many paths carry `reached` bit/s. No cut is narrower
+/// than that, so the search stops at one that is no wider.
 pub(super) fn narrowest_cut_above(
     field: &BandwidthField<'_>,
     ends: PathEnds,

@@ -290,7 +290,7 @@ fn format_cursor(name: &PathBytes) -> String {
     }
 }
 
-/// Parses the output of [`text_of`].
+/// Parses the output of [`format_cursor`].
 fn parse_cursor(text: &str) -> Result<PathBytes, PlaceError> {
     let name = match text.strip_prefix('/') {
         None => Ok(text.as_bytes().to_vec()),
@@ -305,7 +305,7 @@ fn parse_cursor(text: &str) -> Result<PathBytes, PlaceError> {
     })
 }
 
-/// Returns the bytes that an entry counts towards [`GATHER_BYTES`].
+/// Returns the bytes that an entry counts towards [`MAX_GATHERED_BYTES`].
 fn entry_bytes(entry: &ListingEntry) -> usize {
     entry.name.0.len() + entry.target.as_ref().map_or(0, |target| target.0.len())
 }

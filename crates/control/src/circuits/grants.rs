@@ -89,7 +89,7 @@ impl FromStr for CircuitName {
 /// most, and a controller revokes one by not renewing it.
 ///
 /// # Errors
-/// [`NoGrants`].
+/// [`GrantRefusal`].
 pub fn grants(
     reservation: &Reservation,
     map: &Map,
@@ -126,7 +126,7 @@ pub fn grants(
 /// Renews the grant of one circuit that a depot has in use.
 ///
 /// # Errors
-/// [`NoGrants`]: the grant has ended.
+/// [`GrantRefusal`]: the grant has ended.
 pub fn renewal(
     reservation: &Reservation,
     circuit: CircuitName,
@@ -188,7 +188,7 @@ impl<'a> GrantIssuer<'a> {
     /// Selects the current or next piece of a reservation.
     ///
     /// # Errors
-    /// [`NoGrants`]: there is no such piece.
+    /// [`GrantRefusal`]: there is no such piece.
     fn new(
         reservation: &'a Reservation,
         holder: PublicKey,

@@ -48,7 +48,7 @@ pub fn circuit_name(id: ReservationId) -> EntityName {
 /// Converts a reservation into a circuit.
 ///
 /// # Errors
-/// [`NoCircuit`]: nothing of it can be set up.
+/// [`CircuitError`]: nothing of it can be set up.
 pub fn circuit(
     desk: &ReservationStore,
     id: ReservationId,

@@ -128,7 +128,7 @@ impl Controller {
     }
 
     /// Returns the ends that reports of a key, given as text, may count for: see
-    /// [`crate::places::Places::reporter`].
+    /// [`crate::places::MapIndex::reporter`].
     pub(super) fn reporter_of(&self, reporter: &str) -> Speaker {
         let Ok(key) = PublicKey::from_str(reporter) else {
             return Speaker::default();

@@ -1,6 +1,6 @@
 //! The book of reservations with their owners and the names of links. It takes a command, and
-//! returns an answer and journal records. All changes are made by [`Desk::apply`], so the same
-//! journal yields the same state.
+//! returns an answer and journal records. All changes are made by [`ReservationStore::apply`], so
+//! the same journal yields the same state.
 
 mod acts;
 mod beside;

@@ -99,7 +99,7 @@ pub struct ReservationEnd {
 /// Returns the window of a request that arrives now. A start just before now is moved to now.
 ///
 /// # Errors
-/// [`WantedFault`].
+/// [`InvalidReservation`].
 pub fn request_window(
     start: Option<u64>,
     end: u64,
@@ -125,7 +125,7 @@ pub fn max_rate(from: &ReservationEnd, to: &ReservationEnd) -> Option<u64> {
 /// Converts a request for one window.
 ///
 /// # Errors
-/// [`WantedFault`].
+/// [`InvalidReservation`].
 pub fn request(
     names: &NetworkNames,
     asked: &ReservationRequest,
@@ -158,7 +158,7 @@ pub fn request(
 /// Returns a request with a change applied.
 ///
 /// # Errors
-/// [`WantedFault`].
+/// [`InvalidReservation`].
 pub fn changed(
     before: &CircuitRequest,
     change: &ReservationChange,

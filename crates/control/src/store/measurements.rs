@@ -374,11 +374,11 @@ const SELECTED_COLUMNS: &str = "m.number AS number, m.at AS at, m.value AS value
     m.conditions AS conditions, s.reporter AS reporter, s.from_end AS from_end, \
     s.to_end AS to_end, s.quantity AS quantity";
 
-/// Filter for rows `m` of series `s`; [`wanted`] binds its parameters.
+/// Filter for rows `m` of series `s`; [`bind_filter`] binds its parameters.
 const FILTER: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) \
     AND ($3 = '' OR s.quantity = $3) AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
 
-/// Binds the parameters of a selection with [`WANTED`], which consists of constants.
+/// Binds the parameters of a selection with [`FILTER`], which consists of constants.
 fn bind_filter<'q>(
     select: String,
     query: &'q MeasurementQuery,

@@ -29,7 +29,7 @@ pub const REQUEST_SETTLE_MS: UnixMillis = 5_000;
 /// deadline.
 pub const REQUEST_SETTLE_SHARE: f64 = 0.05;
 /// Time from the grant of a volume until its paths carry streams, in milliseconds. Paths are left
-/// [`crate::promise::LEFT_BEFORE_MS`] before their end.
+/// [`crate::promise::LEAVE_BEFORE_END_MS`] before their end.
 pub const JOIN_DELAY_MS: UnixMillis = 1_000;
 /// Minimum duration of the cause of a return, in milliseconds.
 pub const RETURN_SETTLE_MS: UnixMillis = 30_000;

@@ -15,8 +15,8 @@ use crate::relays::Relay;
 /// Number of concurrent initiators.
 const CONCURRENT_INITIATORS: usize = 8;
 
-/// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time. Returns set-ups per second, and the
-/// depot's processor time per set-up.
+/// Sets up and ends `sessions` sessions, [`CONCURRENT_INITIATORS`] at a time. Returns set-ups per
+/// second, and the depot's processor time per set-up.
 pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
     // Signed beforehand, so that the initiators' work is not measured.
     let each = sessions / CONCURRENT_INITIATORS;

@@ -132,8 +132,8 @@ fn ask<T: EthtoolQuery>(socket: &OwnedFd, device: &str, question: &mut T) -> io:
     };
     // SAFETY: `request` is a complete `struct ifreq` with a zero-ended name. Its data points to
     // `question`, which is exclusively borrowed through the call. The layout of `question` is the
-    // one that the command in its first field asks for, as `Question` is implemented for those two
-    // types only. The kernel writes no more than that.
+    // one that the command in its first field asks for, as `EthtoolQuery` is implemented for those
+    // two types only. The kernel writes no more than that.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     if result < 0 {
         Err(io::Error::last_os_error())

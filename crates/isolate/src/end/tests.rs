@@ -414,7 +414,7 @@ proptest! {
         while !link.end.is_over() || link.program.tcp().is_open() {
             if link.program.tcp().may_send() {
                 sent += link.program.tcp().send_slice(&to_far[sent..]).unwrap();
-                // As in `End::report_close`: this kernel is the same stack.
+                // As in `ConnectionEnd::report_close`: this kernel is the same stack.
                 let waits = link.program.tcp().state() == State::CloseWait
                     && link.program.tcp().send_queue() > 0;
                 if far.len() == to_far.len() && !reported && !waits {

@@ -190,7 +190,7 @@ struct AutonomousSystem {
 /// Parses what pScheduler's HTTP archiver sent, or what archivers are handed. `reporter` is the
 /// sender. The record's ends are the hosts of the test, as named there.
 ///
-/// The caller has to check the record ([`Record::check`]) like any other.
+/// The caller has to check the record ([`MeasurementRecord::check`]) like any other.
 ///
 /// # Errors
 /// [`ReadError`].

@@ -13,7 +13,7 @@ pub const MAX_ROUTE_HOPS: u32 = 17;
 /// Remedies that reach the target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Remedy {
-    /// Number of streams that reach it together, if it is at most [`MOST_STREAMS`].
+    /// Number of streams that reach it together, if it is at most [`MAX_SUGGESTED_STREAMS`].
     pub streams: Option<u64>,
     /// Evenly spaced depots with which one stream reaches the target if the loss is spread along
     /// the path; `None` if it takes more than a route holds.

@@ -60,7 +60,7 @@ pub struct Starter {
 /// Finds a program as the shell would, and checks that a library can be preloaded into it.
 ///
 /// # Errors
-/// [`Unfit`] with the reason.
+/// [`UnsuitableProgram`] with the reason.
 pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, UnsuitableProgram> {
     let path = in_path(name).ok_or_else(|| UnsuitableProgram::Missing(name.into()))?;
     check(&path, 0, starter)?;
@@ -70,7 +70,7 @@ pub fn find(name: &OsStr, starter: Starter) -> Result<PathBuf, UnsuitableProgram
 /// Finds a program as the shell would, for a start without a library.
 ///
 /// # Errors
-/// [`Unfit`] if there is none, or it cannot be run.
+/// [`UnsuitableProgram`] if there is none, or it cannot be run.
 pub fn locate(name: &OsStr) -> Result<PathBuf, UnsuitableProgram> {
     let path = in_path(name).ok_or_else(|| UnsuitableProgram::Missing(name.into()))?;
     if path.is_file() && is_executable(&path) {

@@ -216,7 +216,7 @@ impl Routes {
         }
     }
 
-    /// Begins an attempt. Returns [`Step::Wait`] if it is in progress.
+    /// Begins an attempt. Returns [`ConnectStep::Wait`] if it is in progress.
     fn start(
         &self,
         descriptor: RawFd,

@@ -18,7 +18,7 @@ pub(super) const READ_AHEAD_BYTES: usize = 128 * 1024;
 /// Bytes in order of arrival.
 #[derive(Default)]
 pub(super) struct InputBuffer {
-    /// [`READ_AHEAD`] bytes once something has been read.
+    /// [`READ_AHEAD_BYTES`] bytes once something has been read.
     bytes: Vec<u8>,
     start: usize,
     end: usize,

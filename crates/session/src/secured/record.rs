@@ -135,7 +135,7 @@ impl Sealer {
         self.limit = self.keyed.sequence + 1;
     }
 
-    /// Appends one record with `data`, at most [`MAX_DATA`] bytes, to `out`.
+    /// Appends one record with `data`, at most [`MAX_DATA_BYTES`] bytes, to `out`.
     pub(super) fn seal(
         &mut self,
         content: Content,
@@ -219,7 +219,7 @@ impl Opener {
     }
 
     /// Opens a record (header and `record_body_len` bytes) into the front of `out`, which must have
-    /// room for [`opened_len`] bytes. Returns the content type and the number of data bytes.
+    /// room for [`open_buffer_len`] bytes. Returns the content type and the number of data bytes.
     pub(super) fn open(
         &mut self,
         record: &[u8],

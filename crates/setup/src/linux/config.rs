@@ -57,8 +57,8 @@ const fn stays() -> bool {
     true
 }
 
-/// Kernel numbers of the router: [`SLOTS`] numbers from each of these. Two routers on one machine
-/// need different ones.
+/// Kernel numbers of the router: [`MAX_SLOTS`] numbers from each of these. Two routers on one
+/// machine need different ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelNumbers {

@@ -10,7 +10,7 @@ use crate::circuit::{CircuitPart, PartId};
 
 use super::config::MAX_SLOTS;
 
-/// Maximum size of a record, in bytes: far more than [`SLOTS`] parts take.
+/// Maximum size of a record, in bytes: far more than [`MAX_SLOTS`] parts take.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
 /// Reason why the record cannot be kept.

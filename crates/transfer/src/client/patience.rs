@@ -2,7 +2,7 @@
 //!
 //! A copy is *carried* while a stream is established and data arrives on it. An *outage* begins
 //! with the last arrival. It ends when the copy gets further than ever before, or has been carried
-//! for [`SOUND_AFTER`]. Streams that open and break immediately do not end it. An outage that
+//! for [`OUTAGE_ENDS_AFTER`]. Streams that open and break immediately do not end it. An outage that
 //! exceeds the user's patience ends the copy.
 //!
 //! Only running time counts. The monotonic clock stands still while the machine is suspended. A
@@ -22,7 +22,7 @@ pub(super) const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// stopped.
 const MAX_COUNTED_GAP: Duration = Duration::from_secs(2);
 /// Silence after which an established stream carries nothing: a server sends something every
-/// [`KEEP_ALIVE`].
+/// [`KEEP_ALIVE_INTERVAL`].
 const MAX_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE_INTERVAL.as_secs());
 /// Silence after which the user is told that nothing arrives.
 const MIN_SHOWN_SILENCE: Duration = Duration::from_secs(3);

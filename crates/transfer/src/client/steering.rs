@@ -8,20 +8,20 @@
 //!
 //! - **Late**: it is not open after [`LATE_FACTOR`] times the opening time of the direct route. It
 //!   keeps one attempt, and its other streams are given up.
-//! - **Stalled**: it moves nothing for [`MIN_STALL`] and [`STALL_RTTS`] round trips, although it
-//!   has something to move, while the direct route moves. Its streams are given up, so that other
-//!   routes take over what they carry.
-//! - **Slower**: each of its streams carries less than [`SLOWER_PART`] of a direct one, over two
+//! - **Stalled**: it moves nothing for [`MIN_STALL_TIME`] and [`STALL_RTTS`] round trips, although
+//!   it has something to move, while the direct route moves. Its streams are given up, so that
+//!   other routes take over what they carry.
+//! - **Slower**: each of its streams carries less than [`SLOWER_RATIO`] of a direct one, over two
 //!   spans. It keeps one stream. It gets more again when that one carries more than all direct ones
 //!   together.
-//! - **Better**: each of its streams carries more than [`BETTER_FACTOR`] times a direct one. The
+//! - **Better**: each of its streams carries more than [`BETTER_RATIO`] times a direct one. The
 //!   direct route keeps one stream, so that it is still measured. When that one carries twice as
 //!   much as one of the route's, the streams are spread evenly for a trial, whose rate decides.
 //! - **Even**: it is neither after [`PROBATION_SPANS`]. From then on the streams are spread evenly.
 //! - **Gone**: no attempt can succeed.
 //!
 //! A **reserved** path is separate: the network promised its rate, which says nothing about other
-//! routes. It has up to [`RESERVED_STREAMS`] streams in addition to all others, and is given up
+//! routes. It has up to [`MAX_RESERVED_STREAMS`] streams in addition to all others, and is given up
 //! only if it is late, stalled or gone.
 //!
 //! This module has no clock and no sockets. The supervisor feeds it, and opens, retires and gives

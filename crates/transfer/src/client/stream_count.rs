@@ -12,9 +12,9 @@
 //!   is known, the number grows to what the response functions of Reno and CUBIC give for the
 //!   measured loss ([`response`]). Otherwise it grows fourfold.
 //! - A standing queue on the path delays everyone there, and more streams only take from other
-//!   flows. The number falls in steps to [`STREAMS_AT_A_QUEUE`]; each step keeps enough streams to
-//!   fill the path without the queue. A queue that was full before the copy began shows only in its
-//!   drops ([`overflow`]).
+//!   flows. The number falls in steps to [`MIN_STREAMS_AT_A_QUEUE`]; each step keeps enough streams
+//!   to fill the path without the queue. A queue that was full before the copy began shows only in
+//!   its drops ([`overflow`]).
 //! - If windows hardly grow and there is no queue, twice as many streams are tried, as each new one
 //!   brings a slow start of its own.
 //! - If a processor or a disk is the limit, twice as many are tried, and given up again if that did

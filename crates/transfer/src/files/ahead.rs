@@ -22,7 +22,7 @@ pub trait FilesChannel {
     type Error;
 
     /// Sends these requests, without waiting for responses. An error may be reported by the next
-    /// [`Channel::receive`] instead.
+    /// [`FilesChannel::receive`] instead.
     fn send(
         &mut self,
         asks: &[FilesRequest],
@@ -32,7 +32,7 @@ pub trait FilesChannel {
     fn receive(&mut self) -> impl Future<Output = Result<FilesResponse, Self::Error>> + Send;
 }
 
-/// Prefetch state of one channel. Only [`Ahead::ask_over`] does I/O.
+/// Prefetch state of one channel. Only [`PagePrefetch::ask_over`] does I/O.
 #[derive(Debug, Default)]
 pub struct PagePrefetch {
     /// Directory whose pages are prefetched, and the name behind which the next one begins. `None`

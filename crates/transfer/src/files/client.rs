@@ -14,8 +14,8 @@ use super::message::{FilesHello, FilesRequest, FilesResponse, MAX_RESPONSE_BYTES
 use crate::client::{Connector, close};
 use crate::error::Error;
 
-/// Reason why a server did not respond. Missing or forbidden files are [`FilesAnswer::Failed`]
-/// instead.
+/// Reason why a server did not respond. Missing or forbidden files are
+/// [`FilesResponse::RemoveError`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The session could not be opened.
@@ -65,8 +65,8 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    /// Sends a request and receives the response. It is never [`FilesAnswer::Ready`],
-    /// [`FilesAnswer::Working`] or [`FilesAnswer::Refused`].
+    /// Sends a request and receives the response. It is never [`FilesResponse::Ready`],
+    /// [`FilesResponse::Working`] or [`FilesResponse::Refused`].
     ///
     /// # Errors
     /// [`FilesError`].

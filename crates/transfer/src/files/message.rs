@@ -29,7 +29,7 @@ pub struct FilesHello {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
 pub enum FilesRequest {
-    /// Describe an entry or list a directory. Answered by [`FilesAnswer::Entries`].
+    /// Describe an entry or list a directory. Answered by [`FilesResponse::Entries`].
     Look {
         /// Path of the entry.
         path: PathBytes,
@@ -43,14 +43,14 @@ pub enum FilesRequest {
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// Continue the last listing of a directory. Answered by [`FilesAnswer::Entries`], which is
+    /// Continue the last listing of a directory. Answered by [`FilesResponse::Entries`], which is
     /// empty after the end (LH-FILES-12).
     More {
-        /// Maximum number of entries, as in [`FilesAsk::Look`].
+        /// Maximum number of entries, as in [`FilesRequest::Look`].
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// Create a directory. Answered by [`FilesAnswer::Changed`], like every change of names.
+    /// Create a directory. Answered by [`FilesResponse::TamperedPipe`], like every change of names.
     MakeDirectory {
         /// Path of the directory.
         path: PathBytes,
@@ -73,7 +73,7 @@ pub enum FilesRequest {
         /// If true, remove a directory with all its content.
         recursive: bool,
     },
-    /// List what copies left in this directory. Answered by [`FilesAnswer::Leftovers`].
+    /// List what copies left in this directory. Answered by [`FilesResponse::Leftovers`].
     Leftovers {
         /// The directory.
         path: PathBytes,

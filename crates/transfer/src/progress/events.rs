@@ -36,7 +36,7 @@ pub enum TransferEvent {
         /// Time after which the copy is given up.
         patience: Duration,
     },
-    /// Data arrives again after [`Event::Waiting`].
+    /// Data arrives again after [`TransferEvent::Waiting`].
     ArrivalResumed {
         /// Time for which nothing had arrived.
         after: Duration,

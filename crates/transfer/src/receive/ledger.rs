@@ -1,9 +1,9 @@
 //! The receiver's account of a copy: what has arrived, what is in place, what failed, and which
 //! streams wait for an answer.
 //!
-//! A state machine: events go in, [`Action`]s come out. It reads no clock, takes no lock and does
-//! no I/O. The [`Receiver`](super::Receiver) passes on what streams carry, and performs the actions
-//! on the store.
+//! A state machine: events go in, [`LedgerAction`]s come out. It reads no clock, takes no lock and
+//! does no I/O. The [`Receiver`](super::Receiver) passes on what streams carry, and performs the
+//! actions on the store.
 //!
 //! Everything that a peer may repeat is done once (LH-COPY-19). A recorded entry gets the same
 //! answer as the first time and is otherwise left alone. A block that is in is acknowledged and not
@@ -67,20 +67,20 @@ pub(crate) type AnswerFrames = (Frame, Option<Frame>);
 pub(crate) enum LedgerAction<P: LedgerTypes> {
     /// Send an answer.
     Answer(P::Asker, AnswerFrames),
-    /// Write a block, and then call [`Ledger::block_written`]. At most one write per file is in
+    /// Write a block, and then call [`CopyLedger::block_written`]. At most one write per file is in
     /// progress.
     Write(BlockWrite<P>),
-    /// Commit a file whose hashes agree, and then call [`Ledger::file_placed`].
+    /// Commit a file whose hashes agree, and then call [`CopyLedger::file_committed`].
     Commit(FileCommit<P>),
     /// Remove what was written of a file, or leave it for a later copy if `keep`. Then call
-    /// [`Ledger::discarded`].
+    /// [`CopyLedger::discarded`].
     Discard { file: P::File, keep: bool },
     /// Report the outcome of an entry to the observer, once per entry.
     Report(EntryReport),
     /// Count this many bytes more, or fewer, as written.
     Count(i64),
     /// All entries are in place. Finish these directories in this order, and then call
-    /// [`Ledger::finished`].
+    /// [`CopyLedger::finished`].
     Finish(Vec<Directory>),
 }
 
@@ -175,7 +175,7 @@ struct LedgerMemory {
 
 impl<P: LedgerTypes> CopyLedger<P> {
     /// Creates the account of a copy that `asked` for this, of the given number of sources. It
-    /// counts `begun_with` bytes from the start, and uses no more before [`Self::give_room`].
+    /// counts `begun_with` bytes from the start, and uses no more before [`Self::set_room`].
     pub(crate) fn new(asked: RequestedEntries, sources: usize, begun_with: u64) -> Self {
         Self {
             expectation: Expectation::new(asked, sources),
@@ -208,8 +208,8 @@ impl<P: LedgerTypes> CopyLedger<P> {
         memory.begun_with + memory.files + memory.directories + waiting + self.outcomes.bytes()
     }
 
-    /// Sets the maximum memory. It must be called before each event, with [`EVENT_BYTES`] more than
-    /// is used, or with the reason why there is not that much.
+    /// Sets the maximum memory. It must be called before each event, with [`MAX_EVENT_BYTES`] more
+    /// than is used, or with the reason why there is not that much.
     pub(crate) fn set_room(&mut self, room: u64, refusal: Option<ResourceExhausted>) {
         (self.memory.room, self.memory.refusal) = (room, refusal);
     }
@@ -228,7 +228,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// failure in `Ok` is reported as the failure of the entry, whatever it was sent as.
     ///
     /// # Errors
-    /// [`Rejected`] if the stream that brought it must end.
+    /// [`Rejection`] if the stream that brought it must end.
     pub(crate) fn admit(
         &mut self,
         head: &EntryHead,
@@ -261,7 +261,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// Checks that the first name of a link can belong to what was requested (LH-COPY-45).
     ///
     /// # Errors
-    /// [`Rejected`] if the stream that brought it must end.
+    /// [`Rejection`] if the stream that brought it must end.
     pub(crate) fn admit_link(&self, link: &HardLink) -> Result<(), Rejection> {
         let (source, path) = &link.first;
         if *source as usize >= self.sources {
@@ -284,7 +284,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles END, which gives the number of entries (LH-COPY-17).
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if an earlier END differs, or more entries have arrived.
+    /// [`Rejection::Protocol`] if an earlier END differs, or more entries have arrived.
     pub(crate) fn handle_end(
         &mut self,
         entries: u64,

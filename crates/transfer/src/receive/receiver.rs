@@ -153,8 +153,8 @@ impl<S: FileStore> Receiver<S> {
         self.ended.lock().take()
     }
 
-    /// Passes an event to the ledger for which it needs at most `EVENT_BYTES` and `more` bytes of
-    /// memory.
+    /// Passes an event to the ledger for which it needs at most `MAX_EVENT_BYTES` and `more` bytes
+    /// of memory.
     fn event_with_memory<R>(
         &self,
         more: u64,

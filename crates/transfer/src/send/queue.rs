@@ -200,7 +200,7 @@ impl WorkQueue {
         self.handle(|schedule, _| schedule.add_stream(stream));
     }
 
-    /// Gives the stream no more work. [`Self::take`] returns [`Taken::Over`] once all that it
+    /// Gives the stream no more work. [`Self::take`] returns [`TakeResult::Over`] once all that it
     /// carries is answered.
     pub(crate) fn retire(&self, stream: StreamId) {
         self.handle(|schedule, _| schedule.retire(stream));

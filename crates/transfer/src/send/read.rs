@@ -1,7 +1,7 @@
 //! Turns work into bytes. On a blocking thread, it reads, hashes and frames what a stream is to
 //! send, in one buffer that then goes to the stream unchanged.
 //!
-//! The reader is told what to read, and reports the results ([`Reports`]). Data passes through
+//! The reader is told what to read, and reports the results ([`ReadReports`]). Data passes through
 //! memory twice: it is read from the file, and hashed while it is still in the processor's cache.
 
 use std::collections::VecDeque;

@@ -18,7 +18,7 @@ use crate::store::{Rival, RivalCheck};
 use crate::wire::CopyRequest;
 
 /// Silence after which a client is presumed gone, even if its connection is open. A living client
-/// sends something every [`KEEP_ALIVE`].
+/// sends something every [`KEEP_ALIVE_INTERVAL`].
 const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE_INTERVAL.as_secs());
 
 /// Signs that determine the state of a rival.

@@ -63,7 +63,7 @@ impl AsyncWrite for TamperedPipe {
     }
 }
 
-/// Streams of which the first is [`Changed`]; later ones are unchanged.
+/// Streams of which the first is [`TamperedPipe`]; later ones are unchanged.
 struct TamperingConnector {
     server: Arc<Server>,
     at: u64,

@@ -40,8 +40,8 @@ pub enum PortRead {
 }
 
 impl Port {
-    /// Takes the next packet from the node, without waiting. `into` should hold [`LONGEST_PACKET`]
-    /// bytes.
+    /// Takes the next packet from the node, without waiting. `into` should hold
+    /// [`MAX_PACKET_BYTES`] bytes.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<PortRead, Errno> {
         match self {
             Self::Tun(port) => port.receive(into),

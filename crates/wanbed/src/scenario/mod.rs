@@ -1,8 +1,8 @@
 //! A scenario: nodes, the links between them, and the routes of traffic, read from a TOML file.
 //!
 //! [`Scenario`] holds the file. [`Scenario::resolve`] checks it, applies the overrides and returns
-//! the [`Network`] to build, which needs no further interpretation. `docs/wanbed.md` describes the
-//! language.
+//! the [`ScenarioNetwork`] to build, which needs no further interpretation. `docs/wanbed.md`
+//! describes the language.
 
 mod document;
 mod fields;

@@ -135,8 +135,8 @@ impl PredictorFamily {
         }
     }
 
-    /// Returns the predictions of the next value, in the order of [`Family::names`]; zeros before
-    /// the first value.
+    /// Returns the predictions of the next value, in the order of [`PredictorFamily::names`]; zeros
+    /// before the first value.
     #[must_use]
     pub fn predicted(&self) -> &[f32] {
         &self.predicted

@@ -69,7 +69,7 @@ impl PromiseLedger {
     /// abandoned earlier leaves it undecided.
     ///
     /// # Errors
-    /// [`NotScored`] if the times are invalid; then nothing is recorded.
+    /// [`ScoreError`] if the times are invalid; then nothing is recorded.
     pub fn score(&mut self, promised: Quantiles, ending: CopyEnding) -> Result<(), ScoreError> {
         let times = [promised.p10, promised.p50, promised.p90];
         if !times.iter().all(|time| is_valid_time(*time)) || !times.is_sorted() {

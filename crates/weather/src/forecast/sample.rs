@@ -109,7 +109,7 @@ impl SampleFilter {
     /// intervals, at least one.
     ///
     /// # Errors
-    /// [`Rejected`] if the sample does not count.
+    /// [`SampleRejection`] if the sample does not count.
     pub(super) fn take(
         &mut self,
         quantity: ForecastQuantity,

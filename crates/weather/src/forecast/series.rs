@@ -13,7 +13,7 @@ use crate::Quantiles;
 /// Horizons of forecasts, in samples: the next one, and the eighth.
 pub const HORIZONS: [usize; 2] = [1, 8];
 
-/// Learning rate of the mixture, for losses between 0 and 1. This rate, `SHARE` and
+/// Learning rate of the mixture, for losses between 0 and 1. This rate, `WEIGHT_SHARE` and
 /// `MAX_COUNTED_ERROR` were tuned on synthetic series with seeds below 1000. Half or twice of any
 /// changes errors by about a per cent.
 const LEARNING_RATE: f64 = 2.0;
@@ -163,7 +163,7 @@ impl Series {
     /// a band, because the actual value is unknown.
     ///
     /// # Errors
-    /// [`Rejected`] if it is not a value of the quantity, or not newer than the newest.
+    /// [`SampleRejection`] if it is not a value of the quantity, or not newer than the newest.
     pub fn observe(&mut self, sample: SeriesSample) -> Result<(), SampleRejection> {
         let steps = self.intake.take(self.quantity, sample)?;
         let value = self.quantity.to_scale(sample.value);

@@ -2,8 +2,8 @@
 //!
 //! Routes grow hop by hop from the sender. One is dropped when its round trips, or its bytes at the
 //! rate of one of its hops, already take as long as the direct route. That depends only on its own
-//! hops, so no depot can displace another one's routes by its reports. Only beyond [`Bounds`] is
-//! the search limited to the best routes by rough estimate.
+//! hops, so no depot can displace another one's routes by its reports. Only beyond [`SearchBounds`]
+//! is the search limited to the best routes by rough estimate.
 
 use super::expected::{HOST_SECONDS, ROUND_TRIPS_AROUND};
 use super::map::{HopId, RouteMap};

@@ -27,8 +27,8 @@ pub const MODEL_SPREAD: f64 = 0.05;
 const LOSS_SPREAD: f64 = 0.6;
 /// Growth of a forecast's squared spread for few samples: this over their number.
 const SAMPLES_SPREAD: f64 = 4.0;
-/// Drift of a hop's quantities in [`WALK_SECONDS`], as the logarithm of p90 relative to the median.
-/// Forecasts widen by it as they age.
+/// Drift of a hop's quantities in [`DRIFT_SECONDS`], as the logarithm of p90 relative to the
+/// median. Forecasts widen by it as they age.
 const DRIFT_SPREAD: f64 = 0.15;
 const DRIFT_SECONDS: f64 = 600.0;
 

@@ -316,7 +316,7 @@ impl RouteMap {
         Some(start..*self.leaves.get(node.index() + 1)? as usize)
     }
 
-    /// Takes a forecast. A dead hop stays dead until [`Self::found_alive`]. Returns false, and
+    /// Takes a forecast. A dead hop stays dead until [`Self::mark_alive`]. Returns false, and
     /// ignores the forecast, if it is invalid.
     pub fn update(&mut self, hop: HopId, forecast: &HopForecast) -> bool {
         if !forecast.is_sound() {

@@ -3,9 +3,9 @@
 //! A depot that lies must not affect routes that do not pass it:
 //!
 //! - Only the two ends of a hop may report on it, each for itself. Their reports are combined so
-//!   that neither can make the hop look better than the other one says ([`Reports`]).
+//!   that neither can make the hop look better than the other one says ([`HopReports`]).
 //! - The outcome of a transfer counts only for transfers between the same two ends, and only its
-//!   ends may report it ([`Outcomes`]).
+//!   ends may report it ([`TransferOutcomes`]).
 //!
 //! So a report of X affects hops of which X is an end, and transfers of which X is an end, and
 //! nothing else. A depot may measure well and carry badly. Each pair of ends leaves it after
@@ -62,7 +62,7 @@ impl HopReports {
     /// must have authenticated the reporter.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`ReportRejection`].
     pub fn take(
         &mut self,
         reporter: NodeId,
@@ -181,7 +181,7 @@ impl DepotFailures {
     /// So no single node can take a depot from the others.
     ///
     /// # Errors
-    /// [`Refused::NotAnEnd`] if the reporter does not dial over the hop.
+    /// [`ReportRejection::NotAnEnd`] if the reporter does not dial over the hop.
     pub fn take(
         &mut self,
         reporter: NodeId,
@@ -234,7 +234,7 @@ impl TransferOutcomes {
     /// Takes the outcome of a transfer between two ends, reported by one of them.
     ///
     /// # Errors
-    /// [`Refused::NotAnEnd`], and [`Refused::Unsound`] if a time is not above zero.
+    /// [`ReportRejection::NotAnEnd`], and [`ReportRejection::Unsound`] if a time is not above zero.
     pub fn take(
         &mut self,
         reporter: NodeId,
@@ -279,7 +279,7 @@ impl TransferOutcomes {
     /// Records that a route between two ends failed. It is held back at once, for these ends only.
     ///
     /// # Errors
-    /// [`Refused::NotAnEnd`].
+    /// [`ReportRejection::NotAnEnd`].
     pub fn record_failure(
         &mut self,
         reporter: NodeId,

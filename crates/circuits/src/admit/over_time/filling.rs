@@ -63,7 +63,7 @@ impl Filling {
         self.carried
     }
 
-    /// Returns the upper bound of what could have been carried, for [`Look::Best`].
+    /// Returns the upper bound of what could have been carried, for [`SearchEffort::Best`].
     pub(super) const fn limit(&self) -> Volume {
         self.limit
     }

@@ -326,8 +326,8 @@ impl CopyReservation {
         }
     }
 
-    /// Asks the controller for the state of the paths, once per [`STANDING_INTERVAL`]. Paths over a
-    /// link with too little capacity have failed.
+    /// Asks the controller for the state of the paths, once per [`STATE_POLL_INTERVAL`]. Paths over
+    /// a link with too little capacity have failed.
     pub async fn poll_state(&mut self) -> Vec<PlannerEvent> {
         let is_due = self
             .looked

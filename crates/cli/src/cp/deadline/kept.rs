@@ -33,7 +33,8 @@ pub struct ReservationRecord {
     pub id: u64,
 }
 
-/// The locked record of a living copy. [`Kept::forget`] removes it; it stays when its process dies.
+/// The locked record of a living copy. [`LockedRecord::forget`] removes it; it stays when its
+/// process dies.
 #[derive(Debug)]
 pub struct LockedRecord {
     path: PathBuf,

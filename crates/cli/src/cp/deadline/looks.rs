@@ -44,7 +44,7 @@ pub struct ProgressSampler {
     routes: Vec<Route>,
     forecast: Option<Rates>,
     forecast_due: Option<Instant>,
-    /// Bytes carried by best effort, sampled during the last [`MEASURED_OVER`].
+    /// Bytes carried by best effort, sampled during the last [`MEASUREMENT_WINDOW`].
     samples: VecDeque<(Instant, u64)>,
     /// Time of the first best-effort byte since the reservation last changed.
     flows_since: Option<Instant>,

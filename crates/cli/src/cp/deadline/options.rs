@@ -89,7 +89,7 @@ impl DeadlineOptions {
     /// Converts the options for a job, with a deadline that means the same whenever the job runs.
     ///
     /// # Errors
-    /// As [`Self::wanted`].
+    /// As [`Self::settings`].
     pub fn for_job(&self, now: &Zoned) -> Result<(Option<String>, Option<String>)> {
         let by = self.settings(now)?.and_then(|wanted| wanted.by);
         let by = by.map(|by| by.timestamp().to_string());

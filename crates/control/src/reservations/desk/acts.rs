@@ -44,8 +44,8 @@ impl ReservationStore {
     /// Executes a command, and appends its journal records. Returns the reservations it changed.
     ///
     /// # Errors
-    /// [`DeskError`]. Nothing has changed and there is no record. After [`DeskError::Fault`], the
-    /// reservation store must be rebuilt from the journal.
+    /// [`ReservationError`]. Nothing has changed and there is no record. After
+    /// [`ReservationError::Fault`], the reservation store must be rebuilt from the journal.
     pub fn execute(
         &mut self,
         asker: &ReservationCaller,
@@ -57,11 +57,11 @@ impl ReservationStore {
         done.map_err(|denied| denied.error)
     }
 
-    /// Like [`Self::act`], with a search for counter-offers if they are computed later
-    /// ([`Counter::Later`](longhaul_circuits::admit::Counter::Later)).
+    /// Like [`Self::execute`], with a search for counter-offers if they are computed later
+    /// ([`CounterOfferMode::Later`](longhaul_circuits::admit::Counter::Later)).
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`DeniedCommand`].
     pub fn execute_with_search(
         &mut self,
         asker: &ReservationCaller,

@@ -18,7 +18,7 @@ impl ReservationStore {
     /// none. The flag is true if its streams are recognised by ports even with one path.
     ///
     /// # Errors
-    /// [`WantedFault`]: no ports are left, or the addresses are unknown.
+    /// [`InvalidReservation`]: no ports are left, or the addresses are unknown.
     pub(super) fn ports_for(
         &self,
         request: &ReservationRequest,
@@ -54,7 +54,7 @@ impl ReservationStore {
     /// Checks that a reservation can keep its source ports in its changed window.
     ///
     /// # Errors
-    /// [`WantedFault::SamePorts`].
+    /// [`InvalidReservation::SamePorts`].
     pub(super) fn keeps_ports(
         &self,
         id: ReservationId,

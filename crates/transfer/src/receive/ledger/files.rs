@@ -113,7 +113,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// subtrees `in_place` exist and count as written.
     ///
     /// # Errors
-    /// [`Rejected`] if the stream that brought it must end.
+    /// [`Rejection`] if the stream that brought it must end.
     pub(crate) fn announce(
         &mut self,
         announced: AnnouncedFile,
@@ -161,7 +161,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// Classifies a block whose data is about to be read.
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if it does not belong to a described file (LH-COPY-14).
+    /// [`Rejection::Protocol`] if it does not belong to a described file (LH-COPY-14).
     pub(crate) fn classify_block(&self, block: &Block) -> Result<BlockClass, Rejection> {
         let Some(file) = self.files.get(&block.id) else {
             return match self.recorded(block.id) {

@@ -62,7 +62,8 @@ impl SkipClaim<'_> {
 
 impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles OFFER or HARD_LINK. Returns true if it must be checked, followed by
-    /// [`Self::compared`]. Otherwise the requester is answered now, or together with earlier ones.
+    /// [`Self::claim_checked`]. Otherwise the requester is answered now, or together with earlier
+    /// ones.
     pub(crate) fn handle_claim(
         &mut self,
         claim: SkipClaim<'_>,

@@ -33,7 +33,7 @@ pub(super) struct Outcomes {
 enum Page {
     /// All its entries have this outcome.
     Uniform(u8),
-    /// Outcome of each entry, and the number of entries whose outcome is not [`NEW`].
+    /// Outcome of each entry, and the number of entries whose outcome is not [`NEW_CODE`].
     Mixed(Box<[u8; PAGE_ENTRIES]>, usize),
 }
 

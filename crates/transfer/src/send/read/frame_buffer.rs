@@ -92,7 +92,7 @@ impl FrameBuffer {
         self.append_frame();
     }
 
-    /// Begins a SMALL frame. Its data must be read into [`Self::room`] and counted by
+    /// Begins a SMALL frame. Its data must be read into [`Self::spare`] and counted by
     /// [`Self::advance`].
     pub(super) fn begin_small(&mut self, head: &EntryHead, meta: &Meta) -> OpenSmallFrame {
         let start = self.filled;

@@ -149,7 +149,7 @@ impl NamesInPlace {
     }
 
     /// Reserves the name of an entry. Must be called before the entry takes it, and followed by
-    /// [`Reserved::confirm`].
+    /// [`ReservedName::confirm`].
     pub(super) fn reserve(&self, entry: PlacedEntry<'_>) -> Result<ReservedName<'_>, Failure> {
         let is_plain = !self.sources_overlap && entry.dir.distinguishes(entry.name);
         let names = (!is_plain).then(|| self.names.lock());

@@ -25,7 +25,7 @@ const SECOND: i128 = 1_000_000_000;
 /// exFAT 10 ms, HFS+ and ext3 1 s, FAT 2 s.
 const GRANULARITIES: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
 /// Times that reveal the granularity of a file system: each is rounded differently at each of the
-/// [`GRAINS`], and one of the two is in an odd second.
+/// [`GRANULARITIES`], and one of the two is in an odd second.
 const PROBES: [FileTime; 2] = [(1_600_000_001, 987_654_321), (1_600_000_002, 987_654_321)];
 /// Maximum number of file systems of one copy whose granularity is remembered.
 const MAX_FILE_SYSTEMS: usize = 16;

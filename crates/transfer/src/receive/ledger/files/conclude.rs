@@ -14,7 +14,7 @@ impl<P: LedgerTypes> CopyLedger<P> {
     /// Handles FILE_END, the sender's hash of a file.
     ///
     /// # Errors
-    /// [`Rejected::Protocol`] if the file was not described.
+    /// [`Rejection::Protocol`] if the file was not described.
     pub(crate) fn file_end(
         &mut self,
         id: u64,
